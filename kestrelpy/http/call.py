@@ -43,9 +43,9 @@ class Call:
     """One request. It is the caller that the turn wakes."""
 
     __slots__ = (
-        "_future", "_grant", "_is_admitted", "_is_reading", "_is_revoked", "_rests", "_task",
-        "_waiter", "_waiting_room", "broker", "has_begun", "holder", "host", "is_gone", "is_head",
-        "is_leaving", "is_touched", "last_command_ms", "share", "user",
+        "_future", "_is_admitted", "_is_reading", "_is_revoked", "_rests", "_task",
+        "_waiter", "_waiting_room", "broker", "grant", "has_begun", "holder", "host", "is_gone",
+        "is_head", "is_leaving", "is_touched", "last_command_ms", "share", "user",
     )  # fmt: skip
 
     def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
@@ -55,7 +55,7 @@ class Call:
         self.broker = host.broker
         self.holder = Holder(peer)
         self.user: str | None = None  # None: nobody has to log in, or the path is open
-        self._grant: Grant | None = None
+        self.grant: Grant | None = None  # what the sender may do; None: as `user`
         self._is_admitted = False  # True if the sender's rights may be taken from it
         self._is_revoked = False
         self._task: asyncio.Task[Any] | None = None  # work for this client alone
@@ -269,7 +269,7 @@ class Call:
     def admit(self, grant: Grant | None, is_open: bool) -> None:
         """Note what the sender may do; None: nobody has to log in. `is_open`: nor ever will, for
         this path."""
-        self._grant, self._is_admitted = grant, not is_open
+        self.grant, self._is_admitted = grant, not is_open
         self.user = grant.name if grant is not None else None
 
     def bar(self) -> bool:
@@ -277,7 +277,7 @@ class Call:
         is not served any more."""
         logins = self.host.logins
         if self._is_admitted and logins.are_needed:
-            self._is_revoked = self._grant is None or not logins.is_current(self._grant)
+            self._is_revoked = self.grant is None or not logins.is_current(self.grant)
             waiter = self._waiter
             if self._is_revoked and waiter is not None and waiter.line is not None:
                 waiter.line.finish(waiter)

@@ -1,4 +1,4 @@
-"""`/docs`: a page of ours over the Swagger files of `fastapi-offline`; and `/openapi.json`.
+"""`/docs`: a page of ours over the Swagger files of `fastapi-offline`.
 
     /docs ──▶ swagger-ui.css, swagger-ui-bundle.js, start.js ──▶ /openapi.json
 
@@ -8,17 +8,16 @@ One rule: nothing is loaded from elsewhere, and the page may do no more than it 
 from __future__ import annotations
 
 import asyncio
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
-import msgspec
-from fastapi import APIRouter, FastAPI
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from kestrelpy.http.answers import JSON, HttpError
+from kestrelpy.http.answers import HttpError
+from kestrelpy.http.routing import Router
 
-router: Final = APIRouter(include_in_schema=False)
+router: Final = Router(is_described=False)
 
 # Swagger has its images in its style sheet.
 POLICY: Final = (
@@ -69,17 +68,6 @@ async def get_file(name: str) -> Response:
 
 
 def _read(name: str) -> bytes:
-    return (files("fastapi_offline") / "static" / name).read_bytes()
-
-
-@router.get("/openapi.json")
-async def get_openapi(request: Request) -> Response:
-    """Answer with the description of all routes; the first request makes it, on a thread."""
-    state = request.app.state
-    if not state.openapi:
-        state.openapi = await asyncio.to_thread(_described, request.app)
-    return Response(state.openapi, 200, None, JSON)
-
-
-def _described(app: FastAPI) -> bytes:
-    return msgspec.json.encode(app.openapi())
+    spec = find_spec("fastapi_offline")  # an import of it would import FastAPI
+    assert spec is not None and spec.submodule_search_locations is not None
+    return (Path(spec.submodule_search_locations[0]) / "static" / name).read_bytes()

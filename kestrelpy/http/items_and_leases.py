@@ -17,7 +17,7 @@ from re import compile as pattern
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -42,7 +42,7 @@ from kestrelpy.http.models import (
     refusals,
     request_parts,
 )
-from kestrelpy.http.short_way import BusyRoute
+from kestrelpy.http.routing import Router
 from kestrelpy.http.values import (
     above_0_ms,
     duration_ms,
@@ -73,39 +73,39 @@ _ONE_RAW: Final[dict[str, Any]] = {
 }
 
 _Abort = Annotated[
-    Literal["", "true", "1"] | None, Query(description="Give the item back instead: it counts.")
+    Literal["", "true", "1"] | None, Meta(description="Give the item back instead: it counts.")
 ]
 
-router: Final = APIRouter(tags=["queues"], responses=refusals(413))
+router: Final = Router("queues", responses=refusals(413))
 _QUEUE: Final = "/queues/{queue}"
 
 
 @router.post(
-    _QUEUE + "/items", status_code=201, summary="Store the body as one item",
-    response_model=Stored,
+    _QUEUE + "/items", status=201, summary="Store the body as one item",
+    model=Stored,
     responses={
         200: {"model": Duplicate, "description": "Its id was seen before."},
         422: {"description": WHY[422]},
     },
-    openapi_extra=request_parts(IDEMPOTENCY_KEY, body=BYTES, kind=_RAW),
+    reads=request_parts(IDEMPOTENCY_KEY),
 )  # fmt: skip
 async def post_item(
     request: Request,
+    call: Call,
     queue: str,
-    key: str = Query(
-        "",
+    body: bytes,
+    key: Annotated[str, Meta(
         description="Values of its key, with commas between them.",
-        json_schema_extra={"x-bytes": True},
-    ),
-    id_: str = Query("", alias="id", description="Its id: stored once within the queue's window."),
-    delay: str = Query("", description="Available after this time, for instance 5s."),
-    at: str = Query("", description="Available at this time, in unix seconds."),
-    expires: str = Query("", description="Its life, for instance 1h."),
-    flags: str = Query("0", description="The flags of memcache."),
+        extra_json_schema={"x-bytes": True},
+    )] = "",
+    id_: Annotated[str, Meta(description="Its id: stored once within the queue's window.")] = "",
+    delay: Annotated[str, Meta(description="Available after this time, for instance 5s.")] = "",
+    at: Annotated[str, Meta(description="Available at this time, in unix seconds.")] = "",
+    expires: Annotated[str, Meta(description="Its life, for instance 1h.")] = "",
+    flags: Annotated[str, Meta(description="The flags of memcache.")] = "0",
 ) -> Response:
     """Answer 201 when the item is on disk; 200 if its id was seen before; 422 if that was with
     another body or key."""
-    call: Call = request.scope["call"]
     name = queue_name(queue)
     now_ms = call.now_ms()
     unix_ms = now_ms + call.broker.clock.offset_ms
@@ -114,7 +114,6 @@ async def post_item(
         flags=whole("flags", flags, 0, _FLAGS_MAX), expires_ms=lives_ms and unix_ms + lives_ms,
         key=_key_values(request), delay=_delay(delay, at), id=id_of(request, id_),
     )  # fmt: skip
-    body = await request.body()
     storing = Storing(call.broker, call.host)
     storing.check_mode()
     if name in call.broker.aliases:
@@ -145,19 +144,19 @@ async def post_item(
 
 
 @router.post(
-    _QUEUE + "/leases", summary="Lease the next items", response_model=Leases,
+    _QUEUE + "/leases", summary="Lease the next items", model=Leases,
     responses={200: _ONE_RAW, 204: {"description": "There is no item (octet-stream)."}},
 )  # fmt: skip
 async def post_leases(
     request: Request,
+    call: Call,
     queue: str,
-    count: str = Query("1", description=f"How many at most, up to {COUNT_MAX}."),
-    wait: str = Query("0", description="How long to wait for the first, up to 60s."),
-    lease: str = Query(_LEASE, description="How long the leases last."),
+    count: Annotated[str, Meta(description=f"How many at most, up to {COUNT_MAX}.")] = "1",
+    wait: Annotated[str, Meta(description="How long to wait for the first, up to 60s.")] = "0",
+    lease: Annotated[str, Meta(description="How long the leases last.")] = _LEASE,
 ) -> Response:
     """Answer with the leases and their items; with `Accept: application/octet-stream` with the
     body of one item, its token in `Lease-Token`, or 204."""
-    call: Call = request.scope["call"]
     name = queue_name(queue)
     lease_ms, most = above_0_ms("lease", lease), whole("count", count, 1, COUNT_MAX)
     is_raw = prefers_raw(request)
@@ -175,17 +174,16 @@ async def post_leases(
     return _raw(taken) if is_raw else answer({"leases": _shown(taken, call.now_ms())})
 
 
-@router.patch(_QUEUE + "/leases/{token}", status_code=204, summary="Renew a lease, or defer",
+@router.patch(_QUEUE + "/leases/{token}", status=204, summary="Renew a lease, or defer",
               responses=errors(404))  # fmt: skip
 async def patch_lease(
-    request: Request,
+    call: Call,
     queue: str,
     token: str,
-    lease: str = Query("", description=f"The lease lasts for this time from now: {_LEASE}."),
-    delay: str = Query("", description="End the lease; the item is available after this time."),
+    lease: Annotated[str, Meta(description=f"It lasts for this time from now: {_LEASE}.")] = "",
+    delay: Annotated[str, Meta(description="End it; the item is available after this time.")] = "",
 ) -> Response:
     """Renew the lease; with `delay` give the item back for later, without counting an attempt."""
-    call: Call = request.scope["call"]
     if lease and delay:
         raise HttpError(400, "lease and delay contradict each other: delay ends the lease")
     name, lease_ms = queue_name(queue), above_0_ms("lease", lease or _LEASE)
@@ -203,19 +201,18 @@ async def patch_lease(
 
 
 @router.delete(
-    _QUEUE + "/leases/{token}", status_code=204, summary="Confirm an item",
+    _QUEUE + "/leases/{token}", status=204, summary="Confirm an item",
     responses={200: {"model": WouldEnd, "description": "Of a dry run."}, **errors(404)},
 )  # fmt: skip
 async def delete_lease(
-    request: Request,
+    call: Call,
     queue: str,
     token: str,
     abort: _Abort = None,
-    bury: str | None = Query(None, description="Make it a dead letter instead, for this reason."),
+    bury: Annotated[str, Meta(description="Make it a dead letter, for this reason.")] | None = None,
     dry_run: DryRun = "false",
 ) -> Response:
     """Confirm the item; with `abort` give it back, with `bury=<why>` make it a dead letter."""
-    call: Call = request.scope["call"]
     name, ends = queue_name(queue), LeaseEnd(call.broker)
     if abort is not None and bury is not None:
         raise HttpError(400, "abort and bury contradict each other")
@@ -235,23 +232,6 @@ async def delete_lease(
         rests = ends.confirm(found, held, now_ms)
     await call.until(rests)
     return nothing()
-
-
-BUSY: Final = (
-    BusyRoute("POST", f"{_QUEUE}/items", post_item, {
-        "key": ("key", ""), "id": ("id_", ""), "delay": ("delay", ""), "at": ("at", ""),
-        "expires": ("expires", ""), "flags": ("flags", "0"),
-    }),
-    BusyRoute("POST", f"{_QUEUE}/leases", post_leases, {
-        "count": ("count", "1"), "wait": ("wait", "0"), "lease": ("lease", _LEASE),
-    }),
-    BusyRoute("PATCH", f"{_QUEUE}/leases/{{token}}", patch_lease, {
-        "lease": ("lease", ""), "delay": ("delay", ""),
-    }),
-    BusyRoute("DELETE", f"{_QUEUE}/leases/{{token}}", delete_lease, {
-        "abort": ("abort", None), "bury": ("bury", None), "dry_run": ("dry_run", "false"),
-    }),
-)  # fmt: skip
 
 
 def _named(ends: LeaseEnd, name: bytes, token: str, now_ms: int) -> tuple[Any, Lease]:

@@ -1,4 +1,4 @@
-"""The shapes of answers, and of what else FastAPI does not see, for /openapi.json.
+"""The shapes of answers, and the declaration of what a handler reads itself, for /openapi.json.
 
     refusals(413) ──▶ what all routes of a router refuse with    errors(404) ──▶ one more of a route
     parameter(...), told(...) ──▶ parameters and bodies that a handler reads itself
@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Query
-from pydantic import BaseModel
+from msgspec import Meta, Struct
 
+from kestrelpy.http.routing import Responses
 from kestrelpy.http.values import Truth
-
-Responses = dict[int | str, dict[str, Any]]
 
 WHY: Final = {
     400: "A bad value or a bad request: one sentence says which.",
@@ -39,7 +37,11 @@ _TEXT: Final = {"schema": {"type": "string"}}
 _ERROR: Final = {"$ref": "#/components/schemas/Error"}
 
 
-class Error(BaseModel):
+class Shape(Struct):
+    """The shape of an answer."""
+
+
+class Error(Shape):
     """Why a request was refused."""
 
     title: str
@@ -47,11 +49,7 @@ class Error(BaseModel):
 
 
 def errors(*statuses: int) -> Responses:
-    """Return the declaration of refusals with these statuses.
-
-    It is plain OpenAPI: for a model FastAPI makes a validator for each status of each route,
-    600 of them, which took 3 MB and a quarter of the time that the routes took.
-    """
+    """Return the declaration of refusals with these statuses."""
     found: Responses = {
         each: {"description": WHY[each], "content": {"application/json": {"schema": _ERROR}}}
         for each in statuses
@@ -85,7 +83,7 @@ def request_parts(
     *parameters: dict[str, Any], body: dict[str, Any] | None = None,
     kind: str = "application/json", required: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what a route declares besides what FastAPI sees: parameters, and the body's schema."""
+    """Return what a handler reads itself: parameters, and the body's schema."""
     found: dict[str, Any] = {"parameters": list(parameters)} if parameters else {}
     if body is not None:
         found["requestBody"] = {"content": {kind: {"schema": body}}, "required": required}
@@ -97,36 +95,8 @@ def header(description: str) -> dict[str, Any]:
     return {**_TEXT, "description": description}
 
 
-def described(openapi: dict[str, Any]) -> dict[str, Any]:
-    """Take out of the description what no route answers: FastAPI's own 422, a body to HEAD."""
-    for methods in openapi["paths"].values():
-        for method, operation in methods.items():
-            if "ValidationError" in str(operation["responses"].get("422", "")):
-                operation["responses"].pop("422")
-            for each in operation.get("parameters", ()):
-                if each["in"] == "query":
-                    _refuse_empty(each["schema"])
-            if method == "head":
-                for said in operation["responses"].values():
-                    said.pop("content", None)
-    shapes = openapi.setdefault("components", {}).setdefault("schemas", {})
-    shapes["Error"] = Error.model_json_schema(mode="serialization")
-    for name in ("HTTPValidationError", "ValidationError"):
-        shapes.pop(name, None)
-    return openapi
-
-
-def _refuse_empty(schema: dict[str, Any]) -> None:
-    """Say of a text that it is not empty, unless its route declares that it may be."""
-    for each in (schema, *schema.get("anyOf", ())):
-        if each.get("type") == "string" and "enum" not in each:
-            each.setdefault("minLength", 1)
-            if each.get("minLength") and each.get("default") == "":
-                del each["default"]  # it stands for nothing
-
-
 # Of what destroys something.
-DryRun = Annotated[Truth, Query(description="Change nothing: say what would be done.")]
+DryRun = Annotated[Truth, Meta(description="Change nothing: say what would be done.")]
 BYTES: Final = {"type": "string", "format": "binary"}
 IDEMPOTENCY_KEY: Final = parameter(
     "Idempotency-Key", {"type": "string"}, "The same as `id`: say one of them.", "header"
@@ -136,13 +106,13 @@ IDEMPOTENCY_KEY: Final = parameter(
 # -- items and leases, streams and categories ---------------------------------------------------
 
 
-class Stored(BaseModel):
+class Stored(Shape):
     """The number of an item that is on disk."""
 
     id: int
 
 
-class Duplicate(BaseModel):
+class Duplicate(Shape):
     """Its id was seen before: nothing is stored. `id` is the item that was stored then, `version`
     the version that it made of its stream, if that is still known."""
 
@@ -151,7 +121,7 @@ class Duplicate(BaseModel):
     version: int | None = None
 
 
-class WouldEnd(BaseModel):
+class WouldEnd(Shape):
     """What the end of a lease would do to its item."""
 
     item: int
@@ -159,7 +129,7 @@ class WouldEnd(BaseModel):
     is_dry_run: bool
 
 
-class LeasedItem(BaseModel):
+class LeasedItem(Shape):
     """A lease and its item. The body is text, or else base64."""
 
     token: int
@@ -171,13 +141,13 @@ class LeasedItem(BaseModel):
     base64: str | None = None
 
 
-class Leases(BaseModel):
+class Leases(Shape):
     """Leases; none: there was nothing to lease."""
 
     leases: list[LeasedItem]
 
 
-class Appended(BaseModel):
+class Appended(Shape):
     """The version of an event that is on disk, and its number in the queue."""
 
     version: int
@@ -191,7 +161,7 @@ class Conflict(Error):
     actual: int
 
 
-class Event(BaseModel):
+class Event(Shape):
     """An event. The body is text, or else base64."""
 
     stream: str | None
@@ -203,13 +173,13 @@ class Event(BaseModel):
     base64: str | None = None
 
 
-class VersionedEvent(Event):
+class VersionedEvent(Event, kw_only=True):
     """An event of a stream."""
 
     version: int
 
 
-class StreamEvents(BaseModel):
+class StreamEvents(Shape):
     """Events of a stream; `version` is that of its last one, 0: there is none."""
 
     stream: str
@@ -217,7 +187,7 @@ class StreamEvents(BaseModel):
     events: list[VersionedEvent]
 
 
-class CategoryEvents(BaseModel):
+class CategoryEvents(Shape):
     """Events of a category; `next` goes on after them."""
 
     category: str

@@ -17,12 +17,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Generator
 from hashlib import md5
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote_from_bytes
 
 import msgspec
-from fastapi import APIRouter, Query
-from starlette.convertors import Convertor, register_url_convertor
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -43,7 +42,6 @@ from kestrelpy.errors import ClientError
 from kestrelpy.http.answers import JSON, HttpError, answer
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import (
-    BYTES,
     IDEMPOTENCY_KEY,
     WHY,
     Appended,
@@ -56,6 +54,7 @@ from kestrelpy.http.models import (
     refusals,
     request_parts,
 )
+from kestrelpy.http.routing import Router
 from kestrelpy.http.values import duration_ms, id_of, queue_name, whole
 from kestrelpy.operations import (
     PAGE_BYTES_MAX,
@@ -85,20 +84,7 @@ _ETAG: Final = header("The version of the last event, quoted; absent: there is n
 
 
 
-class _Rest(Convertor[str]):
-    """The rest of a path, whatever stands in it: the framework's `path` ends at a line feed."""
-
-    regex = "(?s:.*)"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-register_url_convertor("rest", _Rest())
-router: Final = APIRouter(tags=["streams"], responses=refusals(413))
+router: Final = Router("streams", responses=refusals(413))
 
 
 class Stream(NamedTuple):
@@ -140,33 +126,33 @@ def is_of_member(key: bytes, member: int, size: int) -> bool:
 
 
 @router.post(
-    "/streams/{name:rest}", status_code=201, summary="Append the body as one event",
-    response_model=Appended,
+    "/streams/{name:rest}", status=201, summary="Append the body as one event",
+    model=Appended,
     responses={
         200: {"model": Duplicate, "description": "Its id was seen before."},
         201: {"headers": {"ETag": _ETAG}}, 412: {"model": Conflict, "description": WHY[412]},
         422: {"description": WHY[422]},
     },
-    openapi_extra=request_parts(
+    reads=request_parts(
         parameter("If-Match", {"type": "string"}, 'Only after this version, as `"4"`.', "header"),
         parameter("If-None-Match", {"const": "*"}, "Only as the first event.", "header"),
-        IDEMPOTENCY_KEY, body=BYTES, kind="application/octet-stream",
+        IDEMPOTENCY_KEY,
     ),
 )  # fmt: skip
 async def post_event(
     request: Request,
+    call: Call,
     name: str,
-    id_: str = Query("", alias="id", description="Its id: stored once within the queue's window."),
+    body: bytes,
+    id_: Annotated[str, Meta(description="Its id: stored once within the queue's window.")] = "",
 ) -> Response:
     """Answer 201 with the version when the event is on disk; 412 if the version is another one;
     200 with the version of the first if its id was seen before in this stream, 422 if that was
     with another body."""
-    call: Call = request.scope["call"]
     stream = stream_of(name)
     expects = _expected(request)
     once = id_of(request, id_)
     terms = Terms(key=stream.key, id=once, expects=expects, id_of_key=bool(once))
-    body = await request.body()
     store = StreamStore(call.broker, call.host)
     limit = store.limit_of(stream.queue)
     if len(body) > limit:
@@ -206,16 +192,15 @@ async def _repeated(call: Call, stream: Stream, number: int, version: int) -> Re
 
 @router.get(
     "/streams/{name:rest}", summary="The events of one stream, by version",
-    response_model=StreamEvents, responses={200: {"headers": {"ETag": _ETAG}}},
+    model=StreamEvents, responses={200: {"headers": {"ETag": _ETAG}}},
 )  # fmt: skip
 async def get_stream(
-    request: Request,
+    call: Call,
     name: str,
-    from_version: str = Query("1", description="The first version, or: last."),
-    limit: str = Query("100", description=f"How many at most, up to {EVENTS_MAX}."),
+    from_version: Annotated[str, Meta(description="The first version, or: last.")] = "1",
+    limit: Annotated[str, Meta(description=f"How many at most, up to {EVENTS_MAX}.")] = "100",
 ) -> Response:
     """Answer with the events that are retained, in the order of their versions."""
-    call: Call = request.scope["call"]
     stream, most = stream_of(name), whole("limit", limit, 1, EVENTS_MAX)
     first = 0
     if from_version != _LAST:
@@ -317,19 +302,18 @@ class CategoryPage(NamedTuple):
 
 @router.get(
     "/categories/{name}", summary="The events of all streams of a queue, by marker",
-    response_model=CategoryEvents,
+    model=CategoryEvents,
 )  # fmt: skip
 async def get_category(
-    request: Request,
+    call: Call,
     name: str,
-    after: str = Query("0", description="The marker of the last event that was seen."),
-    limit: str = Query("100", description=f"How many at most, up to {EVENTS_MAX}."),
-    member: str = Query("", description="Only streams of this member of a group, from 0."),
-    size: str = Query("", description="How many members the group has."),
-    wait: str = Query("0", description="How long to wait for the first, up to 60s."),
+    after: Annotated[str, Meta(description="The marker of the last event that was seen.")] = "0",
+    limit: Annotated[str, Meta(description=f"How many at most, up to {EVENTS_MAX}.")] = "100",
+    member: Annotated[str, Meta(description="Only streams of this member, from 0.")] = "",
+    size: Annotated[str, Meta(description="How many members the group has.")] = "",
+    wait: Annotated[str, Meta(description="How long to wait for the first, up to 60s.")] = "0",
 ) -> Response:
     """Answer with the events after the marker, and where to go on: `after`, `next`."""
-    call: Call = request.scope["call"]
     category, most = queue_name(name), whole("limit", limit, 1, EVENTS_MAX)
     marker, (me, all_) = whole("after", after, 0, _NUMBER_MAX), _group(member, size)
     due_ms = call.now_ms() + duration_ms("wait", wait, WAIT_MS_MAX)

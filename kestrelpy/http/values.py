@@ -24,7 +24,7 @@ from kestrelpy.errors import ClientError
 from kestrelpy.http.answers import HttpError
 from kestrelpy.operations import check_name
 
-# A truth value of the query. FastAPI alone would take `yes`, `T` and `on`.
+# A truth value of the query.
 Truth = Literal["", "true", "1", "false", "0"]
 _DIGITS_MAX: Final = 16
 _INT64_DIGITS: Final = 19

@@ -109,8 +109,6 @@ TESTED_BY: Final[dict[str, str]] = {
             "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
         for name in ("channel", "sockets")
     },
-    "kestrelpy.http.zaqar.routes":
-        "tests/unit/http/test_short_way.py: the table of the busy routes, against FastAPI's",
     "kestrelpy.http.ports":
         "tests/unit/http/test_call.py: Protocols, without behaviour of their own",
     "kestrelpy.operations.children":

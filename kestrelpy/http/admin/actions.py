@@ -7,33 +7,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, call_of, counted, find_queue, is_dry_run, note
+from kestrelpy.http.admin.common import ERRORS, counted, find_queue, is_dry_run, note
 from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.call import Call
 from kestrelpy.http.models import DryRun
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import QueueAdmin, Removal
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: actions"], responses=ERRORS)
+router: Final = Router("admin: actions", prefix="/admin", responses=ERRORS)
 
 
-@router.post("/queues/{queue}/pause", summary="Lease nothing", response_model=models.Count)
-async def pause_queue(request: Request, queue: str) -> Response:
+@router.post("/queues/{queue}/pause", summary="Lease nothing", model=models.Count)
+async def pause_queue(call: Call, queue: str) -> Response:
     """Lease nothing from now on: it stores, confirms and shows items as before."""
-    return await _pause(request, queue, paused=True)
+    return await _pause(call, queue, paused=True)
 
 
-@router.post("/queues/{queue}/resume", summary="Lease again", response_model=models.Count)
-async def resume_queue(request: Request, queue: str) -> Response:
+@router.post("/queues/{queue}/resume", summary="Lease again", model=models.Count)
+async def resume_queue(call: Call, queue: str) -> Response:
     """Lease items again."""
-    return await _pause(request, queue, paused=False)
+    return await _pause(call, queue, paused=False)
 
 
-async def _pause(request: Request, queue: str, *, paused: bool) -> Response:
-    call = call_of(request)
+async def _pause(call: Call, queue: str, *, paused: bool) -> Response:
     name = find_queue(call, queue).name
     rests = QueueAdmin(call.broker, call.host).pause(name, paused, call.now_ms())
     assert rests is not None, "it was found in this turn"
@@ -42,13 +42,12 @@ async def _pause(request: Request, queue: str, *, paused: bool) -> Response:
     return answer({"count": 1})
 
 
-@router.post("/queues/{queue}/flush", summary="Remove what waits", response_model=models.Count)
+@router.post("/queues/{queue}/flush", summary="Remove what waits", model=models.Count)
 async def flush_queue(
-    request: Request, queue: str, dry_run: DryRun = "false",
+    request: Request, call: Call, queue: str, dry_run: DryRun = "false",
     said: models.DryRunBody | None = None,
 ) -> Response:  # fmt: skip
     """Remove everything ready and delayed; leased items and dead letters stay."""
-    call = call_of(request)
     found = find_queue(call, queue)
     count = found.reader.ready.count + found.reader.delays.count
     if is_dry_run(request, dry_run, said):
@@ -62,13 +61,12 @@ async def flush_queue(
 
 
 @router.post("/queues/{queue}/acknowledge", summary="Give up what cannot be read",
-             response_model=models.Count)  # fmt: skip
+             model=models.Count)  # fmt: skip
 async def acknowledge_loss(
-    request: Request, queue: str, dry_run: DryRun = "false",
+    request: Request, call: Call, queue: str, dry_run: DryRun = "false",
     said: models.DryRunBody | None = None,
 ) -> Response:  # fmt: skip
     """End the items whose bodies the disk does not give any more; health is ok again then."""
-    call = call_of(request)
     found, admin = find_queue(call, queue), QueueAdmin(call.broker, call.host)
     admin.to_acknowledge(found.name)
     if is_dry_run(request, dry_run, said):
@@ -79,10 +77,11 @@ async def acknowledge_loss(
     return counted(count, False)
 
 
-@router.delete("/queues/{queue}", summary="Delete a queue", response_model=models.Count)
-async def delete_queue(request: Request, queue: str, dry_run: DryRun = "false") -> Response:
+@router.delete("/queues/{queue}", summary="Delete a queue", model=models.Count)
+async def delete_queue(
+    request: Request, call: Call, queue: str, dry_run: DryRun = "false"
+) -> Response:
     """Delete the queue and its items; its children keep theirs."""
-    call = call_of(request)
     found = find_queue(call, queue)
     count, admin = len(found.reader.live), QueueAdmin(call.broker, call.host)
     if is_dry_run(request, dry_run):

@@ -6,16 +6,16 @@ One rule: no listing without a limit, and no action without a line.
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 from urllib.parse import quote, urlencode
 
-from fastapi import Query
-from pydantic import BaseModel
+from msgspec import UNSET, Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.access import with_user
 from kestrelpy.core import AnyQueue, QueueLife
+from kestrelpy.http.admin import models
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import DryRun, refusals
@@ -27,19 +27,14 @@ LIMIT_MAX: Final = 500
 NUMBER_MAX: Final = (1 << 53) - 1
 _LINE_CHARACTERS_MAX: Final = 300
 
-Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="How many at most.")]
 After = Annotated[
-    int, Query(ge=0, le=NUMBER_MAX, description="The cursor of the page before; 0: the first page.")
+    int, Meta(ge=0, le=NUMBER_MAX, description="The cursor of the page before; 0: the first page.")
 ]
 
 # What routes of administration refuse with.
 LIMITED: Final = refusals(413)
 ERRORS: Final = refusals(404, 413)
-
-
-def call_of(request: Request) -> Call:
-    """Return the call behind this request."""
-    return cast(Call, request.scope["call"])
 
 
 def find_queue(call: Call, text: str) -> AnyQueue:
@@ -64,13 +59,15 @@ def next_page(request: Request, cursor: object) -> str | None:
     return f"{quote(request.scope['path'])}?{urlencode(parameters)}"
 
 
-def is_dry_run(request: Request, asked: DryRun, body: BaseModel | None = None) -> bool:
+def is_dry_run(
+    request: Request, asked: DryRun, body: models.DryRunBody | models.Selection | None = None
+) -> bool:
     """Return whether to change nothing, as the URL or the body says; raise HttpError if both
     do."""
-    said = body is not None and "dry_run" in body.model_fields_set
+    said = body.dry_run if body is not None else UNSET
     if "dry_run" not in request.query_params:
-        return said and bool(getattr(body, "dry_run", False))
-    if said:
+        return said is not UNSET and said
+    if said is not UNSET:
         raise HttpError(400, "dry_run is in the URL and in the body: say it once")
     return is_true(asked)
 

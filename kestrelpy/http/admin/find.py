@@ -8,27 +8,27 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
-from starlette.requests import Request
+from msgspec import Meta
 from starlette.responses import Response
 
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import LIMITED, call_of
+from kestrelpy.http.admin.common import LIMITED
 from kestrelpy.http.answers import answer
+from kestrelpy.http.call import Call
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import Hit, find
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: items"], responses=LIMITED)
+router: Final = Router("admin: items", prefix="/admin", responses=LIMITED)
 _HITS_MAX: Final = 20
 
 
-@router.get("/find", summary="What a text names", response_model=models.FoundThings)
+@router.get("/find", summary="What a text names", model=models.FoundThings)
 async def get_find(
-    request: Request,
-    text: Annotated[str, Query(min_length=1, max_length=256, description="A name, number or id.")],
+    call: Call,
+    text: Annotated[str, Meta(min_length=1, max_length=256, description="A name, number or id.")],
 ) -> Response:
     """Answer with what the text names in all queues, 20 things at most. A queue is found by a part
     of its name, the rest exactly."""
-    call = call_of(request)
     wanted = text.encode("utf-8", "surrogatepass")
     found = await call.run(find(call.broker, wanted, _HITS_MAX, call.now_ms()))
     return answer({"hits": [_shown(each) for each in found.hits], "is_whole": found.is_whole})

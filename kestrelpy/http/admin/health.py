@@ -16,15 +16,16 @@ from typing import Annotated, Any, Final, cast
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import LIMITED, call_of
+from kestrelpy.http.admin.common import LIMITED
 from kestrelpy.http.answers import Parts, answer, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import Error
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import (
     PAUSE,
     QueueFacts,
@@ -34,7 +35,7 @@ from kestrelpy.operations import (
     survey,
 )
 
-router: Final = APIRouter(tags=["health"], responses=LIMITED)
+router: Final = Router("health", responses=LIMITED)
 _encode: Final = msgspec.json.Encoder().encode
 QUEUES_MAX: Final = 10_000
 _PER_PART: Final = 100
@@ -67,14 +68,13 @@ class Readiness:
 
 
 @router.get(
-    "/health", summary="How the server is", response_model=models.HealthNow,
+    "/health", summary="How the server is", model=models.HealthNow,
     responses={503: {
         "model": models.HealthNow | Error, "description": "A journal has failed.",
     }},
 )  # fmt: skip
-async def get_health(request: Request) -> Response:
+async def get_health(call: Call) -> Response:
     """Answer 503 if the journal of any queue has failed."""
-    call = call_of(request)
     totals, closed = await totals_of(call), call.host.closed
     health = "failed" if closed else totals.health
     reason = closed or totals.reason
@@ -86,18 +86,17 @@ async def get_health(request: Request) -> Response:
 
 
 @router.get(
-    "/ready", summary="Whether the server takes new items", response_model=models.Ready,
+    "/ready", summary="Whether the server takes new items", model=models.Ready,
     responses={503: {
         "model": models.Ready | Error, "description": "It takes none now: the answer says why.",
     }},
 )  # fmt: skip
-async def get_ready(request: Request) -> Response:
+async def get_ready(request: Request, call: Call) -> Response:
     """Answer 503 if the server stops, is not up, or has a queue that can store nothing, or no queue
     and can make none.
 
     While only new queues are refused it is ready: the others go on. It needs no login.
     """
-    call = call_of(request)
     health = await cast(Readiness, request.scope["shared"].readiness).health(call)
     why: str | None = None
     if call.host.is_leaving:
@@ -116,15 +115,14 @@ async def get_ready(request: Request) -> Response:
 
 
 @router.get(
-    "/stats.json", summary="All figures", response_model=models.Stats
+    "/stats.json", summary="All figures", model=models.Stats
 )
 async def get_stats(
-    request: Request,
-    limit: Annotated[int, Query(ge=1, le=QUEUES_MAX, description="Queues at most.")] = 1000,
-    after: Annotated[str, Query(max_length=128, description="The queue before the first.")] = "",
+    call: Call,
+    limit: Annotated[int, Meta(ge=1, le=QUEUES_MAX, description="Queues at most.")] = 1000,
+    after: Annotated[str, Meta(max_length=128, description="The queue before the first.")] = "",
 ) -> Response:
     """Answer with the figures of the server, and of its queues in the order of their names."""
-    call = call_of(request)
     totals = await totals_of(call)
     facts = server_facts(call.broker, call.host, totals, call.now_ms())
     names = sorted(call.broker.queues)

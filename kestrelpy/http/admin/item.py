@@ -8,17 +8,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.core import AnyQueue, Browse
 from kestrelpy.errors import ClientError
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, find_queue, next_page
+from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, find_queue, next_page
 from kestrelpy.http.admin.items import inspect
 from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.call import Call
 from kestrelpy.http.models import errors
+from kestrelpy.http.routing import Router
 from kestrelpy.http.values import whole
 from kestrelpy.operations import (
     PAGE_BYTES_MAX,
@@ -29,7 +31,7 @@ from kestrelpy.operations import (
     check_assigned,
 )
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: items"], responses=ERRORS)
+router: Final = Router("admin: items", prefix="/admin", responses=ERRORS)
 BYTES: Final = "application/octet-stream"
 _PLACE_MAX: Final = 40
 _OFFSET_MAX: Final = (1 << 32) - 1  # of a segment
@@ -38,14 +40,13 @@ _BODY: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}},
     **errors(503),
 }
-_Id = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The item's number.")]
+_Id = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="The item's number.")]
 
 
 @router.get("/queues/{queue}/items/{item}/body", summary="The body of an item, as a file",
-            response_class=Response, responses=_BODY)  # fmt: skip
-async def get_body(request: Request, queue: str, item: _Id) -> Response:
+            responses=_BODY)  # fmt: skip
+async def get_body(call: Call, queue: str, item: _Id) -> Response:
     """Answer with the whole body, whatever state the item is in."""
-    call = call_of(request)
     found = find_queue(call, queue)
     before = await call.reserve(PAGE_BYTES_MAX)
     _, body = await inspect(call, found, item)
@@ -59,17 +60,17 @@ async def get_body(request: Request, queue: str, item: _Id) -> Response:
 
 
 @router.get("/queues/{queue}/items/{item}/life", summary="The life of an item",
-            response_model=models.Life)  # fmt: skip
+            model=models.Life)  # fmt: skip
 async def get_life(
     request: Request,
+    call: Call,
     queue: str,
     item: _Id,
-    journal: Annotated[bool, Query(description="Read the records of the journal.")] = False,
-    after: Annotated[str, Query(max_length=_PLACE_MAX, description="A cursor.")] = "",
+    journal: Annotated[bool, Meta(description="Read the records of the journal.")] = False,
+    after: Annotated[str, Meta(max_length=_PLACE_MAX, description="A cursor.")] = "",
 ) -> Response:
     """Answer with what is known of the item now; with `journal=1` what the journal says of it, a
     part for each call: go on with `next`. An item that is gone has a life in the journal alone."""
-    call = call_of(request)
     found = find_queue(call, queue)
     try:
         lsn = check_assigned(found, item)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Annotated, Any, Final, Literal, get_args
 
-from fastapi import APIRouter, Path, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +19,6 @@ from kestrelpy.http.admin.common import (
     ERRORS,
     NUMBER_MAX,
     After,
-    call_of,
     counted,
     find_queue,
     is_dry_run,
@@ -32,6 +31,7 @@ from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import DryRun
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import (
     ITEM_STATES,
     DeathFilter,
@@ -48,32 +48,32 @@ from kestrelpy.operations import (
     check_assigned,
 )
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: items"], responses=ERRORS)
+router: Final = Router("admin: items", prefix="/admin", responses=ERRORS)
 LIMIT_MAX: Final = 100
 BODY_MAX: Final = 64 << 10
 _TAIL_BYTES: Final = 3  # of a character that may be cut
 State = Literal["ready", "leased", "delayed", "dead", "done"]
 assert get_args(State) == ITEM_STATES
 
-_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
-_Body = Annotated[int, Query(ge=0, le=BODY_MAX, description="Bytes of a body that are shown.")]
-_Id = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The item's number.")]
+_Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="How many at most.")]
+_Body = Annotated[int, Meta(ge=0, le=BODY_MAX, description="Bytes of a body that are shown.")]
+_Id = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="The item's number.")]
 
 
 @router.get("/queues/{queue}/items", summary="Items by state and key",
-            response_model=models.ItemPage)  # fmt: skip
+            model=models.ItemPage)  # fmt: skip
 async def get_items(
     request: Request,
+    call: Call,
     queue: str,
-    state: Annotated[State | None, Query(description="Only items in this state.")] = None,
-    key: Annotated[str | None, Query(max_length=1024, description="As it is shown: A,B.")] = None,
+    state: Annotated[State | None, Meta(description="Only items in this state.")] = None,
+    key: Annotated[str, Meta(max_length=1024, description="As it is shown: A,B.")] | None = None,
     body: _Body = 256,
     limit: _Limit = 20,
     after: After = 0,
 ) -> Response:
     """Answer with items. Without a state: all that were ever available. A page may be empty and
     have a `next`: it looks at 10,000 items at most."""
-    call = call_of(request)
     found = find_queue(call, queue)
     items = ItemList(found, LogReader(call), state or "", key, body, call.now_ms)
     life = QueueLife.of(found)
@@ -100,11 +100,10 @@ def cut_body(body: bytes, is_cut: bool) -> dict[str, str]:
     return {"base64": b64encode(body).decode()}
 
 
-@router.get("/queues/{queue}/items/{item}", summary="One item", response_model=models.Item)
-async def get_item(request: Request, queue: str, item: _Id, body: _Body = 256) -> Response:
+@router.get("/queues/{queue}/items/{item}", summary="One item", model=models.Item)
+async def get_item(call: Call, queue: str, item: _Id, body: _Body = 256) -> Response:
     """Answer with its state, why it is not delivered, and the beginning of its body, which has
     `body_bytes` in all."""
-    call = call_of(request)
     found = find_queue(call, queue)
     facts, whole = await inspect(call, found, item)
     is_cut = whole is not None and len(whole) > body
@@ -133,18 +132,21 @@ async def inspect(call: Call, queue: AnyQueue, id_: int) -> tuple[ItemFacts, byt
     return facts, put.body if put is not None else None
 
 
-@router.get("/queues/{queue}/dead", summary="Dead letters", response_model=models.DeathPage)
+@router.get("/queues/{queue}/dead", summary="Dead letters", model=models.DeathPage)
 async def get_dead(
     request: Request,
+    call: Call,
     queue: str,
-    reason: Annotated[
-        str | None, Query(min_length=0, max_length=1024, description="Exactly this; empty: none.")
-    ] = None,
+    reason: (
+        Annotated[
+            str, Meta(min_length=0, max_length=1024, description="Exactly this; empty: none.")
+        ]
+        | None
+    ) = None,
     limit: _Limit = 100,
     after: After = 0,
 ) -> Response:
     """Answer with dead letters, by number. A page may be empty and have a `next`."""
-    call = call_of(request)
     deaths = Deaths(find_queue(call, queue))
     wanted = DeathFilter(reason.encode("utf-8", "surrogatepass") if reason is not None else None)
     ids, cursor = deaths.some(wanted, after, limit)
@@ -153,13 +155,12 @@ async def get_dead(
 
 
 @router.get("/queues/{queue}/dead/reasons", summary="Dead letters by reason",
-            response_model=models.Reasons)  # fmt: skip
+            model=models.Reasons)  # fmt: skip
 async def get_reasons(
-    request: Request, queue: str, limit: _Limit = 100, after: After = 0
+    request: Request, call: Call, queue: str, limit: _Limit = 100, after: After = 0
 ) -> Response:
     """Answer with the dead letters by reason, the largest group first; a page begins after so many
     groups. It counts 200,000 dead letters of 10,000 reasons at most."""
-    call = call_of(request)
     groups, is_complete = await call.run(Deaths(find_queue(call, queue)).reasons())
     some = groups[after : after + limit]
     cursor = after + limit if len(groups) > after + limit else None
@@ -175,12 +176,11 @@ async def get_reasons(
 
 
 @router.delete("/queues/{queue}/items/{item}", summary="Remove one item",
-               response_model=models.Count)  # fmt: skip
+               model=models.Count)  # fmt: skip
 async def delete_item(
-    request: Request, queue: str, item: _Id, dry_run: DryRun = "false"
+    request: Request, call: Call, queue: str, item: _Id, dry_run: DryRun = "false"
 ) -> Response:
     """Cancel an item that waits, or purge a dead letter; 404 if it is leased or gone."""
-    call = call_of(request)
     found = find_queue(call, queue)
     Removal.check(call.broker, call.host, found.name)
     removal = Removal(found, LogReader(call), call.now_ms, call.host)
@@ -208,10 +208,9 @@ async def delete_item(
 
 
 @router.post("/queues/{queue}/items/{item}/retry", summary="Make a delayed item available",
-             response_model=models.Count)  # fmt: skip
-async def retry_item(request: Request, queue: str, item: _Id) -> Response:
+             model=models.Count)  # fmt: skip
+async def retry_item(call: Call, queue: str, item: _Id) -> Response:
     """Make a delayed item available now; 404 if it is not delayed."""
-    call = call_of(request)
     found = find_queue(call, queue)
     rests = QueueAdmin(call.broker, call.host).retry(found.name, item, call.now_ms())
     if rests is None:

@@ -17,21 +17,22 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, cast
 
-from fastapi import APIRouter, Path
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.core import TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, is_dry_run, note
+from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, is_dry_run, note
 from kestrelpy.http.answers import MISTAKE, HttpError, answer, status_of, without_paths
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.models import DryRun
 from kestrelpy.http.ports import HttpHost
+from kestrelpy.http.routing import Router
 
 log = logging.getLogger("kestrelpy.admin")
-router: Final = APIRouter(prefix="/admin", tags=["admin: jobs"], responses=ERRORS)
+router: Final = Router("admin: jobs", prefix="/admin", responses=ERRORS)
 
 RUNNING_MAX: Final = 16
 KNOWN_MAX: Final = 100
@@ -196,27 +197,28 @@ def jobs_of(request: Request) -> Jobs:
     return cast(Jobs, request.scope["shared"].jobs)
 
 
-_Number = Annotated[int, Path(ge=1, le=NUMBER_MAX)]
+_Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 
 
-@router.get("/jobs", summary="Jobs", response_model=models.JobList)
-async def get_jobs(request: Request) -> Response:
+@router.get("/jobs", summary="Jobs", model=models.JobList)
+async def get_jobs(request: Request, call: Call) -> Response:
     """Answer with the jobs that are known, the newest first; 100 at most."""
-    found = jobs_of(request).all(call_of(request).host)
+    found = jobs_of(request).all(call.host)
     return answer({"jobs": [job.facts() for job in found]})
 
 
-@router.get("/jobs/{job}", summary="One job", response_model=models.Job)
-async def get_job(request: Request, job: _Number) -> Response:
+@router.get("/jobs/{job}", summary="One job", model=models.Job)
+async def get_job(request: Request, call: Call, job: _Number) -> Response:
     """Answer with its progress."""
-    return answer(jobs_of(request).of(call_of(request).host, job).facts())
+    return answer(jobs_of(request).of(call.host, job).facts())
 
 
-@router.delete("/jobs/{job}", summary="Stop a job", response_model=models.Job)
-async def stop_job(request: Request, job: _Number, dry_run: DryRun = "false") -> Response:
+@router.delete("/jobs/{job}", summary="Stop a job", model=models.Job)
+async def stop_job(
+    request: Request, call: Call, job: _Number, dry_run: DryRun = "false"
+) -> Response:
     """Stop it after its present step; items that it has handled stay so. A dry run answers with
     its progress."""
-    call = call_of(request)
     found = jobs_of(request).of(call.host, job)
     if is_dry_run(request, dry_run):
         return answer(found.facts())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Path, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,25 +24,26 @@ from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
     ERRORS,
     NUMBER_MAX,
-    call_of,
     counted,
     find_queue,
     is_dry_run,
     note,
 )
 from kestrelpy.http.answers import HttpError
+from kestrelpy.http.call import Call
 from kestrelpy.http.models import DryRun
+from kestrelpy.http.routing import Router
 from kestrelpy.http.values import above_0_ms
 from kestrelpy.operations import LeaseEnd, Rests
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: actions"], responses=ERRORS)
+router: Final = Router("admin: actions", prefix="/admin", responses=ERRORS)
 _REASON_BYTES_MAX: Final = 1024
 _LEASE_MS_MAX: Final = 366 * 86_400_000
 
-_Number = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The item's number, or a token.")]
-_By = Annotated[Literal["item", "token"], Query(description="What the number is.")]
+_Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="The item's number, or a token.")]
+_By = Annotated[Literal["item", "token"], Meta(description="What the number is.")]
 _Began = Annotated[
-    int, Query(ge=0, le=NUMBER_MAX, description="When the delivery began; 0: whenever it did.")
+    int, Meta(ge=0, le=NUMBER_MAX, description="When the delivery began; 0: whenever it did.")
 ]
 _UNTOLD: Final = "its holder is not told; it keeps the item until then"
 _BY_TOKEN: Final = "its token is not valid any more: what its holder confirms is refused"
@@ -50,17 +51,16 @@ _BY_CONNECTION: Final = "its holder's next close is answered `lease expired`, an
 
 
 @router.patch("/queues/{queue}/leases/{number}", summary="Renew a lease",
-              response_model=models.LeaseTold)  # fmt: skip
+              model=models.LeaseTold)  # fmt: skip
 async def renew_lease(
-    request: Request,
+    call: Call,
     queue: str,
     number: _Number,
-    lease: Annotated[str, Query(max_length=40, description="It lasts so long from now.")] = "30s",
+    lease: Annotated[str, Meta(max_length=40, description="It lasts so long from now.")] = "30s",
     by: _By = "item",
     began_ms: _Began = 0,
 ) -> Response:
     """Let the lease end so long from now; its holder is not told."""
-    call = call_of(request)
     found = find_queue(call, queue)
     lease_ms, now_ms = above_0_ms("lease", lease, _LEASE_MS_MAX), call.now_ms()
     held = _lease(found, number, by, began_ms, now_ms)
@@ -80,20 +80,20 @@ async def renew_lease(
 
 
 @router.delete("/queues/{queue}/leases/{number}", summary="End a lease",
-               response_model=models.LeaseTold)  # fmt: skip
+               model=models.LeaseTold)  # fmt: skip
 async def end_lease(
     request: Request,
+    call: Call,
     queue: str,
     number: _Number,
     by: _By = "item",
     began_ms: _Began = 0,
-    bury: Annotated[str | None, Query(description="Make it a dead letter, for this.")] = None,
-    counts: Annotated[bool, Query(description="The delivery counts as an attempt.")] = False,
+    bury: Annotated[str, Meta(description="Make it a dead letter, for this.")] | None = None,
+    counts: Annotated[bool, Meta(description="The delivery counts as an attempt.")] = False,
     dry_run: DryRun = "false",
 ) -> Response:
     """Give the item back, or make it a dead letter with `bury=<why>`; what its holder confirms
     later is refused."""
-    call = call_of(request)
     found = find_queue(call, queue)
     why = (bury or "").encode("utf-8", "surrogatepass")
     if bury is not None and not 0 < len(why) <= _REASON_BYTES_MAX:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, create_model
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
+from kestrelpy.http.models import Shape
 from kestrelpy.operations import (
     ConnectionFacts,
     DamageFacts,
@@ -54,13 +55,22 @@ def _shown_type(hint: Any) -> Any:
 
 def model_of(facts: type[NamedTuple], title: str, /, **more: Any) -> Any:
     """Return the model of these facts, with `more` members."""
-    fields: dict[str, Any] = {
-        name: (_shown_type(hint), ...) for name, hint in get_type_hints(facts).items()
-    }
-    return create_model(title, __doc__=facts.__doc__, **(fields | more))
+    fields = {name: (_shown_type(hint),) for name, hint in get_type_hints(facts).items()}
+    return _struct(title, facts.__doc__, fields | more)
 
 
-class HealthNow(BaseModel):
+def _struct(title: str, what: str | None, fields: dict[str, Any]) -> Any:
+    return defstruct(
+        title, [(name, *more) for name, more in fields.items()], bases=(Shape,), kw_only=True,
+        namespace={"__doc__": what},
+    )  # fmt: skip
+
+
+class Said(Struct, forbid_unknown_fields=True):
+    """The shape of a body: no other member is allowed."""
+
+
+class HealthNow(Shape):
     """How the server is; `unwell` names the first queues that are not ok, and `reason` says what
     is wrong with the server as a whole."""
 
@@ -70,32 +80,29 @@ class HealthNow(BaseModel):
     uptime_seconds: int
 
 
-class Ready(BaseModel):
+class Ready(Shape):
     """Whether the server takes new items now, and if not, why; `/health` names the queues.
-    `why` is one of the words, or the sentence of a member of a fleet that does not own the data.
+    `why` is stopping, readonly, quiescent, failed, disk_full or no_new_queue, or the sentence of a
+    member of a fleet that does not own the data.
     `warning` says why it makes no new queue, null if it does."""
 
     ready: bool
-    why: (
-        Literal["stopping", "readonly", "quiescent", "failed", "disk_full", "no_new_queue"]
-        | str
-        | None
-    )
+    why: str | None
     warning: str | None
 
 
 Server: Any = model_of(ServerFacts, "Server")
 Facts: Any = model_of(QueueFacts, "QueueFacts")
-QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str, ...))
+QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str,))
 Journal: Any = model_of(JournalFacts, "Journal")
 Lease: Any = model_of(LeaseFacts, "LeaseRow")
 Key: Any = model_of(KeyFacts, "Key")
 Delayed: Any = model_of(DelayedFacts, "Delayed")
 Schedule: Any = model_of(
-    ScheduleFacts, "Schedule", name=(str, ...), words=(str | None, ...), coming=(list[int], ...)
+    ScheduleFacts, "Schedule", name=(str,), words=(str | None,), coming=(list[int],)
 )
 Held: Any = model_of(HeldItem, "HeldItem")
-Connection: Any = model_of(ConnectionFacts, "Connection", holds=(list[Held], ...))
+Connection: Any = model_of(ConnectionFacts, "Connection", holds=(list[Held],))
 Item: Any = model_of(
     ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
     body_bytes=(int | None, None),
@@ -104,11 +111,10 @@ Item: Any = model_of(
 
 def page_of(name: str, member: str, row: Any, **more: Any) -> Any:
     """Return the model of a page: its rows, and the path of the next page."""
-    fields: dict[str, Any] = {member: (list[row], ...), "next": (str | None, ...)}
-    return create_model(name, **(fields | more))
+    return _struct(name, None, {member: (list[row],), "next": (str | None,)} | more)
 
 
-class Stats(BaseModel):
+class Stats(Shape):
     """The figures of the server, and of its queues by name."""
 
     server: Server
@@ -116,21 +122,21 @@ class Stats(BaseModel):
     next: str | None
 
 
-QueuePage: Any = page_of("QueuePage", "queues", QueueRow, matched=(int, ...))
+QueuePage: Any = page_of("QueuePage", "queues", QueueRow, matched=(int,))
 LeasePage: Any = page_of("LeasePage", "leases", Lease)
 KeyPage: Any = page_of("KeyPage", "keys", Key)
 SchedulePage: Any = page_of("SchedulePage", "schedules", Schedule)
 ConnectionPage: Any = page_of("ConnectionPage", "connections", Connection)
 
 
-class DelayedList(BaseModel):
+class DelayedList(Shape):
     """The delayed items that are due next; `count` is that of all."""
 
     delayed: list[Delayed]
     count: int
 
 
-class Setting(BaseModel):
+class Setting(Shape):
     """A setting in force; `source` is file, declared or default."""
 
     name: str
@@ -138,7 +144,7 @@ class Setting(BaseModel):
     source: str
 
 
-class Queue(BaseModel):
+class Queue(Shape):
     """A queue or a child."""
 
     name: str
@@ -150,7 +156,7 @@ class Queue(BaseModel):
     settings: list[Setting]
 
 
-class ItemRow(BaseModel):
+class ItemRow(Shape, kw_only=True):
     """An item in a list. Its body is text, or else base64; `is_cut`: it is longer."""
 
     id: int
@@ -167,7 +173,7 @@ class ItemRow(BaseModel):
     is_cut: bool
 
 
-class DeathRow(BaseModel):
+class DeathRow(Shape):
     """A dead letter in a list."""
 
     id: int
@@ -181,19 +187,19 @@ class DeathRow(BaseModel):
 ItemPage: Any = page_of("ItemPage", "items", ItemRow)
 DeathPage: Any = page_of("DeathPage", "dead", DeathRow)
 PastPage: Any = page_of(
-    "PastPage", "items", ItemRow, looked=(int, ...), is_whole=(bool, ...),
-    marker_earliest=(int, ...), marker_latest=(int, ...),
+    "PastPage", "items", ItemRow, looked=(int,), is_whole=(bool,),
+    marker_earliest=(int,), marker_latest=(int,),
 )  # fmt: skip
 
 
-class Count(BaseModel):
+class Count(Shape):
     """How many it concerned; `is_dry_run`: it would, and nothing is changed."""
 
     count: int
     is_dry_run: bool = False
 
 
-class LeaseTold(Count):
+class LeaseTold(Count, kw_only=True):
     """What was done to a lease: of which item, whose it was, and what its holder is told."""
 
     item: int
@@ -201,7 +207,7 @@ class LeaseTold(Count):
     told: str
 
 
-class Reason(BaseModel):
+class Reason(Shape):
     """The dead letters of one reason: how many, when the first and the last died, and that one."""
 
     reason: str
@@ -211,7 +217,7 @@ class Reason(BaseModel):
     sample: int
 
 
-class Reasons(BaseModel):
+class Reasons(Shape):
     """The dead letters by reason, the largest group first; `matched` counts the groups of all
     pages, `counted` their dead letters. Not `is_complete`: there are more than counted."""
 
@@ -223,11 +229,11 @@ class Reasons(BaseModel):
 
 
 Bucket: Any = model_of(SegmentBucket, "SegmentBucket")
-Segments: Any = model_of(SegmentTotals, "Segments", by_share=(list[Bucket], ...))
+Segments: Any = model_of(SegmentTotals, "Segments", by_share=(list[Bucket],))
 Damage: Any = model_of(DamageFacts, "Damage")
 
 
-class JournalState(BaseModel):
+class JournalState(Shape):
     """The journals of all queues together. `health`, `reason` and `unwell` are those of `/health`.
     `damages` counts what was found since the start but the rest of a crash; `damage` is the newest
     of all. `last_backup_ms` is when `kestrelpy backup` last ended, null if it never did."""
@@ -244,14 +250,13 @@ class JournalState(BaseModel):
     damage: list[Damage]
 
 
-class Mode(BaseModel):
+class Mode(Said):
     """The mode of the server: readonly stores nothing, quiescent hands out nothing either."""
 
-    model_config = ConfigDict(extra="forbid")
     mode: Literal["up", "readonly", "quiescent"]
 
 
-class LifeEvent(BaseModel):
+class LifeEvent(Shape):
     """One event in the life of an item; `began_ms`: its delivery began then."""
 
     at_ms: int | None
@@ -261,7 +266,7 @@ class LifeEvent(BaseModel):
     began_ms: int | None
 
 
-class Life(BaseModel):
+class Life(Shape):
     """Events of one item, the first one first; not `is_whole`: records of the journal are gone, or
     were not asked for. `looked_bytes` and `left_bytes` are of the journal."""
 
@@ -274,14 +279,14 @@ class Life(BaseModel):
     next: str | None
 
 
-class Refusal(BaseModel):
+class Refusal(Shape):
     """Why items would not go, and how many."""
 
     why: str
     count: int
 
 
-class Job(BaseModel):
+class Job(Shape):
     """Long work. `done` counts items; `total` is how many there may be at most. Of a dry run,
     `done` would go, and `refused` would not. `note` says what else is so now of these items."""
 
@@ -300,13 +305,13 @@ class Job(BaseModel):
     note: str | None
 
 
-class JobList(BaseModel):
+class JobList(Shape):
     """The jobs that are known, the newest first."""
 
     jobs: list[Job]
 
 
-class FoundThing(BaseModel):
+class FoundThing(Shape):
     """One thing that a text names. `link` is its path; `state` is `gone` if it is not kept."""
 
     kind: Literal["queue", "item", "marker", "token", "id", "key"]
@@ -316,44 +321,40 @@ class FoundThing(BaseModel):
     link: str
 
 
-class FoundThings(BaseModel):
+class FoundThings(Shape):
     """What a text names, a queue of that name first; `is_whole` is false if there may be more."""
 
     hits: list[FoundThing]
     is_whole: bool
 
 
-# Strict: a number that is text, `1.0` or `true` is a mistake.
-Number = Annotated[int, Field(strict=True, ge=1, le=_NUMBER_MAX)]
-UnixMs = Annotated[int, Field(strict=True, ge=0, le=_NUMBER_MAX)]
+Number = Annotated[int, Meta(ge=1, le=_NUMBER_MAX)]
+UnixMs = Annotated[int, Meta(ge=0, le=_NUMBER_MAX)]
 
 
-class DryRunBody(BaseModel):
+class DryRunBody(Said):
     """`dry_run`: change nothing, and say what would be done."""
 
-    model_config = ConfigDict(extra="forbid")
-    dry_run: StrictBool = False
+    dry_run: Annotated[bool, Meta(extra_json_schema={"default": False})] | UnsetType = UNSET
 
 
-class Which(BaseModel):
+class Which(Said):
     """Which dead letters: all that match every member."""
 
-    model_config = ConfigDict(extra="forbid")
-    reason: Annotated[str, Field(max_length=1024)] | None = None
+    reason: Annotated[str, Meta(max_length=1024)] | None = None
     died_from_ms: UnixMs = 0
     died_before_ms: UnixMs | None = None
-    attempts_least: Annotated[int, Field(strict=True, ge=0, le=_NUMBER_MAX)] = 0
+    attempts_least: Annotated[int, Meta(ge=0, le=_NUMBER_MAX)] = 0
 
 
-class Selection(BaseModel):
+class Selection(Said):
     """Say one of `ids`, `filter` and `all`. `rate` is items a second."""
 
-    model_config = ConfigDict(extra="forbid")
-    ids: Annotated[list[Number], Field(min_length=1, max_length=IDS_MAX)] | None = None
+    ids: Annotated[list[Number], Meta(min_length=1, max_length=IDS_MAX)] | None = None
     filter: Which | None = None
-    all: StrictBool = False
-    rate: Annotated[int, Field(strict=True, ge=1, le=RATE_MAX)] | None = None
-    dry_run: StrictBool = False
+    all: bool = False
+    rate: Annotated[int, Meta(ge=1, le=RATE_MAX)] | None = None
+    dry_run: Annotated[bool, Meta(extra_json_schema={"default": False})] | UnsetType = UNSET
 
 
 class Redrive(Selection):
@@ -362,7 +363,7 @@ class Redrive(Selection):
     target: str | None = None
 
 
-class Move(Selection):
+class Move(Selection, kw_only=True):
     """Items to another queue: `count` ready ones or all, or dead letters."""
 
     target: str

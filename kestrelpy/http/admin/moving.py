@@ -15,17 +15,18 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.core import AnyQueue, QueueLife, TransferRequest
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, call_of, find_queue, is_dry_run
+from kestrelpy.http.admin.common import ERRORS, find_queue, is_dry_run
 from kestrelpy.http.admin.health import pause
 from kestrelpy.http.admin.jobs import Job, Steps, jobs_of
 from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.call import Call
 from kestrelpy.http.models import DryRun
+from kestrelpy.http.routing import Router
 from kestrelpy.http.values import queue_name
 from kestrelpy.operations import (
     DeathFilter,
@@ -39,8 +40,8 @@ from kestrelpy.operations import (
     parent_of,
 )
 
-router: Final = APIRouter(
-    prefix="/admin", tags=["admin: actions"],
+router: Final = Router(
+    "admin: actions", prefix="/admin",
     responses={**ERRORS, 202: {"model": models.Job, "description": "It goes on as a job."}},
 )  # fmt: skip
 BATCH: Final = 500
@@ -53,50 +54,49 @@ _AGELESS: Final = (
 )
 
 
-@router.post("/queues/{queue}/redrive", summary="Redrive dead letters", response_model=models.Job)
+@router.post("/queues/{queue}/redrive", summary="Redrive dead letters", model=models.Job)
 async def redrive(
-    request: Request, queue: str, selection: models.Redrive, dry_run: DryRun = "false"
+    request: Request, call: Call, queue: str, selection: models.Redrive, dry_run: DryRun = "false"
 ) -> Response:
     """Put dead letters back to the end of their queue, or move them to `target`."""
-    found = find_queue(call_of(request), queue)
+    found = find_queue(call, queue)
     selection.dry_run = is_dry_run(request, dry_run, selection)
     chosen, target = Chosen(found, selection), found.name
     if selection.target is not None:
         target = queue_name(selection.target)
-    _check_target(request, found, target)
+    _check_target(call, found, target)
     steps = _redrive(chosen) if target == found.name else _move_dead(chosen, target)
     other = target if target != found.name else None
-    return await _begin(request, "redrive", chosen, steps, other)
+    return await _begin(request, call, "redrive", chosen, steps, other)
 
 
-@router.post("/queues/{queue}/purge", summary="Purge dead letters", response_model=models.Job)
+@router.post("/queues/{queue}/purge", summary="Purge dead letters", model=models.Job)
 async def purge(
-    request: Request, queue: str, selection: models.Selection, dry_run: DryRun = "false"
+    request: Request, call: Call, queue: str, selection: models.Selection, dry_run: DryRun = "false"
 ) -> Response:
     """Remove dead letters for good."""
-    call = call_of(request)
     found = find_queue(call, queue)
     Removal.check(call.broker, call.host, found.name)
     selection.dry_run = is_dry_run(request, dry_run, selection)
     chosen = Chosen(found, selection)
-    return await _begin(request, "purge", chosen, _purge(chosen))
+    return await _begin(request, call, "purge", chosen, _purge(chosen))
 
 
-@router.post("/queues/{queue}/move", summary="Move items to a queue", response_model=models.Job)
+@router.post("/queues/{queue}/move", summary="Move items to a queue", model=models.Job)
 async def move(
-    request: Request, queue: str, selection: models.Move, dry_run: DryRun = "false"
+    request: Request, call: Call, queue: str, selection: models.Move, dry_run: DryRun = "false"
 ) -> Response:
     """Move ready items (`count` or `all`), or dead letters, to `target`."""
-    found, target = find_queue(call_of(request), queue), queue_name(selection.target)
+    found, target = find_queue(call, queue), queue_name(selection.target)
     if target == found.name:
         raise HttpError(400, "target: items move to another queue")
-    _check_target(request, found, target)
+    _check_target(call, found, target)
     selection.dry_run = is_dry_run(request, dry_run, selection)
     if selection.state == "dead":
         if selection.count is not None:
             raise HttpError(400, "count is for ready items: say ids, filter or all")
         chosen = Chosen(found, selection)
-        return await _begin(request, "move dead", chosen, _move_dead(chosen, target), target)
+        return await _begin(request, call, "move dead", chosen, _move_dead(chosen, target), target)
     if selection.ids is not None or selection.filter is not None:
         raise HttpError(400, "ids and filter choose dead letters: say count or all")
     if (selection.count is None) != selection.all:
@@ -104,7 +104,7 @@ async def move(
     ready = found.reader.ready.count
     total = ready if selection.count is None else min(selection.count, ready)
     chosen = Chosen(found, selection, total)
-    return await _begin(request, "move", chosen, _move_ready(chosen, target), target)
+    return await _begin(request, call, "move", chosen, _move_ready(chosen, target), target)
 
 
 class Chosen:
@@ -117,7 +117,7 @@ class Chosen:
         self.queue = queue
         self.life = QueueLife.of(queue)
         self.rate = selection.rate
-        self.is_dry_run = selection.dry_run
+        self.is_dry_run = selection.dry_run is True
         self.batch = min(BATCH, self.rate or BATCH)
         self.ids = selection.ids
         self._deaths = Deaths(queue)
@@ -155,11 +155,12 @@ class Chosen:
 
 
 async def _begin(
-    request: Request, action: str, chosen: Chosen, steps: Steps, target: bytes | None = None
-) -> Response:
+    request: Request, call: Call, action: str, chosen: Chosen, steps: Steps,
+    target: bytes | None = None,
+) -> Response:  # fmt: skip
     """Start the job; answer when it is over if it is short. `target`: another queue."""
     to = f"to {target.decode('ascii')}" if target is not None else ""
-    call, name = call_of(request), chosen.queue.name.decode("ascii")
+    name = chosen.queue.name.decode("ascii")
     steps = _preview(chosen, target) if chosen.is_dry_run else steps
     total, is_dry_run = chosen.total, chosen.is_dry_run
     job = jobs_of(request).start(call, action, name, total, is_dry_run, steps, to)
@@ -173,8 +174,7 @@ async def _begin(
     return answer(job.facts())
 
 
-def _check_target(request: Request, queue: AnyQueue, target: bytes) -> None:
-    call = call_of(request)
+def _check_target(call: Call, queue: AnyQueue, target: bytes) -> None:
     moving = Moving(call.broker, call.host)
     moving.source(queue.name, target, is_child=bool(parent_of(target)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,37 +17,38 @@ from kestrelpy.http.admin.common import (
     ERRORS,
     NUMBER_MAX,
     After,
-    call_of,
     find_queue,
     next_page,
     refuse_other,
 )
 from kestrelpy.http.admin.items import BODY_MAX, LIMIT_MAX, row_of_item
 from kestrelpy.http.answers import answer
+from kestrelpy.http.call import Call
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import ItemList, LogReader, marker_facts
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: items"], responses=ERRORS)
+router: Final = Router("admin: items", prefix="/admin", responses=ERRORS)
 _TEXT_MAX: Final = 256
 
 
 @router.get("/queues/{queue}/at", summary="Items from a time or a marker on",
-            response_model=models.PastPage)  # fmt: skip
+            model=models.PastPage)  # fmt: skip
 async def get_at(
     request: Request,
+    call: Call,
     queue: str,
     ms: Annotated[
-        int, Query(ge=0, le=NUMBER_MAX, description="Stored then or later, in ms since 1970.")
+        int, Meta(ge=0, le=NUMBER_MAX, description="Stored then or later, in ms since 1970.")
     ] = 0,
     after: After = 0,
-    key: Annotated[str | None, Query(max_length=1024, description="As it is shown: A,B.")] = None,
-    text: Annotated[str, Query(max_length=_TEXT_MAX, description="A part of the body.")] = "",
-    body: Annotated[int, Query(ge=0, le=BODY_MAX, description="Bytes of a body shown.")] = 256,
-    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")] = 20,
+    key: Annotated[str, Meta(max_length=1024, description="As it is shown: A,B.")] | None = None,
+    text: Annotated[str, Meta(max_length=_TEXT_MAX, description="A part of the body.")] = "",
+    body: Annotated[int, Meta(ge=0, le=BODY_MAX, description="Bytes of a body shown.")] = 256,
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="How many at most.")] = 20,
 ) -> Response:
     """Answer with the items after a marker, done ones as well if they are retained; without
     `after`, from the first one stored at `ms` or later. It looks at 10,000 items or 32 MiB of
     bodies."""
-    call = call_of(request)
     found, reader = find_queue(call, queue), LogReader(call)
     life = QueueLife.of(found)
     since_ms = 0 if after else ms

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from itertools import islice
 from typing import Annotated, Any, Final, Literal, get_args
 
-from fastapi import APIRouter, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +19,6 @@ from kestrelpy.http.admin.common import (
     ERRORS,
     After,
     Limit,
-    call_of,
     find_queue,
     next_page,
 )
@@ -27,6 +26,7 @@ from kestrelpy.http.admin.health import shown_queue
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer, without_paths
 from kestrelpy.http.call import Call
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import (
     PAUSE,
     QUEUE_SORTS,
@@ -40,7 +40,7 @@ from kestrelpy.operations import (
     queue_facts,
 )
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: queues"], responses=ERRORS)
+router: Final = Router("admin: queues", prefix="/admin", responses=ERRORS)
 _PER_SLICE: Final = 100
 _CHILDREN_MAX: Final = 100
 _CURSOR_MAX: Final = 200
@@ -50,17 +50,17 @@ Sort = Literal[
 assert set(QUEUE_SORTS) == set(get_args(Sort))
 
 
-@router.get("/queues", summary="Queues, searched and sorted", response_model=models.QueuePage)
+@router.get("/queues", summary="Queues, searched and sorted", model=models.QueuePage)
 async def get_queues(
     request: Request,
-    search: Annotated[str, Query(max_length=128, description="A part of the name.")] = "",
-    sort: Annotated[Sort, Query(description="By which figure.")] = "name",
-    order: Annotated[Literal["up", "down"], Query(description="Its direction.")] = "up",
+    call: Call,
+    search: Annotated[str, Meta(max_length=128, description="A part of the name.")] = "",
+    sort: Annotated[Sort, Meta(description="By which figure.")] = "name",
+    order: Annotated[Literal["up", "down"], Meta(description="Its direction.")] = "up",
     limit: Limit = 100,
-    after: Annotated[str, Query(max_length=_CURSOR_MAX, description="A cursor.")] = "",
+    after: Annotated[str, Meta(max_length=_CURSOR_MAX, description="A cursor.")] = "",
 ) -> Response:
     """Answer with a page of queues; `matched` counts those of all pages."""
-    call = call_of(request)
     wanted = QueueOrder(
         search.encode("utf-8", "surrogatepass"), sort, order == "down",
         _cursor(after) if after else None, limit,
@@ -90,10 +90,9 @@ def _rows(call: Call, queues: list[AnyQueue]) -> Generator[bytes, None, list[dic
     return rows
 
 
-@router.get("/queues/{queue}", summary="One queue", response_model=models.Queue)
-async def get_queue(request: Request, queue: str) -> Response:
+@router.get("/queues/{queue}", summary="One queue", model=models.Queue)
+async def get_queue(call: Call, queue: str) -> Response:
     """Answer with its figures, settings in force with their sources, markers and journal."""
-    call = call_of(request)
     found = find_queue(call, queue)
     return answer({
         **members_of_queue(found, call.now_ms()),
@@ -118,12 +117,11 @@ def members_of_queue(queue: AnyQueue, now_ms: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.get("/queues/{queue}/leases", summary="Leases", response_model=models.LeasePage)
+@router.get("/queues/{queue}/leases", summary="Leases", model=models.LeasePage)
 async def get_leases(
-    request: Request, queue: str, limit: Limit = 100, after: After = 0
+    request: Request, call: Call, queue: str, limit: Limit = 100, after: After = 0
 ) -> Response:
     """Answer with the leases, by the ids of their items."""
-    call = call_of(request)
     found = find_queue(call, queue)
     facts, cursor = await call.run(list_leases(found, after, limit, call.now_ms()))
     rows = [shown(each) for each in facts]
@@ -131,24 +129,24 @@ async def get_leases(
 
 
 @router.get("/queues/{queue}/delayed", summary="Delayed items that are due next",
-            response_model=models.DelayedList)  # fmt: skip
-async def get_delayed(request: Request, queue: str, limit: Limit = 100) -> Response:
+            model=models.DelayedList)  # fmt: skip
+async def get_delayed(call: Call, queue: str, limit: Limit = 100) -> Response:
     """Answer with when the next delayed items are available, the soonest one first."""
-    found = find_queue(call_of(request), queue)
+    found = find_queue(call, queue)
     rows = [shown(each) for each in list_delayed(found, limit)]
     return answer({"delayed": rows, "count": found.reader.delays.count})
 
 
-@router.get("/queues/{queue}/keys", summary="Keys and their holders", response_model=models.KeyPage)
+@router.get("/queues/{queue}/keys", summary="Keys and their holders", model=models.KeyPage)
 async def get_keys(
     request: Request,
+    call: Call,
     queue: str,
-    blocked: Annotated[bool, Query(description="Only keys that an item waits for.")] = True,
+    blocked: Annotated[bool, Meta(description="Only keys that an item waits for.")] = True,
     limit: Limit = 100,
     after: After = 0,
 ) -> Response:
     """Answer with keys: the item that is first for each, its holder, and how many wait."""
-    call = call_of(request)
     page = list_keys(find_queue(call, queue), after, limit, only_blocked=blocked)
     rows = [shown(each) for each in page.keys]
     return answer({"keys": rows, "next": next_page(request, page.next)})

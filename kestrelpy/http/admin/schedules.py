@@ -12,20 +12,22 @@ from itertools import islice
 from typing import Annotated, Any, Final
 
 from cron_descriptor import Options, get_description
-from fastapi import APIRouter, Path, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.core import Running
 from kestrelpy.cron import Cron
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import LIMITED, Limit, call_of, next_page, note
+from kestrelpy.http.admin.common import LIMITED, Limit, next_page, note
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.call import Call
 from kestrelpy.http.models import errors
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import PAUSE, QueueAdmin, Rests, schedule_facts
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
+router: Final = Router("admin: server", prefix="/admin", responses=LIMITED)
 COMING: Final = 5
 _NAME_MAX: Final = 256
 _CACHED: Final = 2048
@@ -74,14 +76,14 @@ def in_words(line: str) -> str | None:
         return None
 
 
-@router.get("/schedules", summary="Schedules", response_model=models.SchedulePage)
+@router.get("/schedules", summary="Schedules", model=models.SchedulePage)
 async def get_schedules(
     request: Request,
+    call: Call,
     limit: Limit = 100,
-    after: Annotated[str, Query(max_length=256, description="The one before the first.")] = "",
+    after: Annotated[str, Meta(max_length=256, description="The one before the first.")] = "",
 ) -> Response:
     """Answer with the schedules by name: the next five times, the last, and how many runs wait."""
-    call = call_of(request)
     running = call.host.timetable.running
     names = sorted(running)
     begin = bisect_right(names, after.encode("utf-8", "surrogatepass")) if after else 0
@@ -92,12 +94,11 @@ async def get_schedules(
 
 
 @router.post("/schedules/{name}/run", summary="Put an item of a schedule now",
-             response_model=models.Count, responses=errors(404))  # fmt: skip
+             model=models.Count, responses=errors(404))  # fmt: skip
 async def run_schedule(
-    request: Request, name: Annotated[str, Path(max_length=_NAME_MAX)]
+    call: Call, name: Annotated[str, Meta(max_length=_NAME_MAX)]
 ) -> Response:
     """Put its body into its queue now; its own times come as before."""
-    call = call_of(request)
     timetable = call.host.timetable
     found = timetable.running.get(name.encode("utf-8", "surrogatepass"))
     if found is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +19,6 @@ from kestrelpy.http.admin.common import (
     NUMBER_MAX,
     After,
     Limit,
-    call_of,
     counted,
     is_dry_run,
     line,
@@ -31,9 +30,10 @@ from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import DryRun, errors
+from kestrelpy.http.routing import Router
 from kestrelpy.operations import ConnectionFacts, Rests, SegmentTotals, survey_segments
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
+router: Final = Router("admin: server", prefix="/admin", responses=LIMITED)
 
 
 def members_of_connection(facts: ConnectionFacts) -> dict[str, Any]:
@@ -41,10 +41,11 @@ def members_of_connection(facts: ConnectionFacts) -> dict[str, Any]:
     return {**shown(facts), "holds": [shown(each) for each in facts.holds]}
 
 
-@router.get("/connections", summary="Connections", response_model=models.ConnectionPage)
-async def get_connections(request: Request, limit: Limit = 100, after: After = 0) -> Response:
+@router.get("/connections", summary="Connections", model=models.ConnectionPage)
+async def get_connections(
+    request: Request, call: Call, limit: Limit = 100, after: After = 0
+) -> Response:
     """Answer with the connections of all wires, the oldest first."""
-    call = call_of(request)
     found = call.host.connection_facts(after, limit + 1, call.now_ms())
     rows = [members_of_connection(each) for each in islice(found, limit)]
     cursor = rows[-1]["id"] if len(found) > limit else None
@@ -52,13 +53,12 @@ async def get_connections(request: Request, limit: Limit = 100, after: After = 0
 
 
 @router.delete("/connections/{connection}", summary="Close a connection",
-               response_model=models.Count, responses=errors(404))  # fmt: skip
+               model=models.Count, responses=errors(404))  # fmt: skip
 async def delete_connection(
-    request: Request, connection: Annotated[int, Path(ge=1, le=NUMBER_MAX)],
+    request: Request, call: Call, connection: Annotated[int, Meta(ge=1, le=NUMBER_MAX)],
     dry_run: DryRun = "false",
 ) -> Response:  # fmt: skip
     """Close it at once: its leases by connection are given back."""
-    call = call_of(request)
     if is_dry := is_dry_run(request, dry_run):
         some = call.host.connection_facts(connection - 1, 1, call.now_ms())
         is_there = any(each.id == connection for each in some)
@@ -71,10 +71,9 @@ async def delete_connection(
     return counted(1, is_dry)
 
 
-@router.get("/journal", summary="Journals", response_model=models.JournalState)
-async def get_journal(request: Request) -> Response:
+@router.get("/journal", summary="Journals", model=models.JournalState)
+async def get_journal(call: Call) -> Response:
     """Answer with the state of all journals together; /admin/queues/{queue} has that of one."""
-    call = call_of(request)
     totals = await totals_of(call)
     counters = call.broker.counters
     return answer({
@@ -99,39 +98,36 @@ def members_of_journals(call: Call, totals: SegmentTotals) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.get("/mode", summary="The mode of the server", response_model=models.Mode)
-async def get_mode(request: Request) -> Response:
+@router.get("/mode", summary="The mode of the server", model=models.Mode)
+async def get_mode(call: Call) -> Response:
     """Answer with the mode: up, readonly or quiescent."""
-    return answer({"mode": call_of(request).host.mode})
+    return answer({"mode": call.host.mode})
 
 
-@router.patch("/mode", summary="Change the mode", response_model=models.Mode)  # fmt: skip
-async def patch_mode(request: Request, mode: models.Mode) -> Response:
+@router.patch("/mode", summary="Change the mode", model=models.Mode)  # fmt: skip
+async def patch_mode(call: Call, mode: models.Mode) -> Response:
     """Set the mode; it lasts until the next change or the end of the process."""
-    call = call_of(request)
     call.host.set_mode(mode.mode)
     note(call, "mode", more=mode.mode)
     return answer({"mode": call.host.mode})
 
 
-@router.post("/reload", summary="Read the configuration again", response_model=models.Count)
-async def post_reload(request: Request) -> Response:
+@router.post("/reload", summary="Read the configuration again", model=models.Count)
+async def post_reload(call: Call) -> Response:
     """Put the configuration in force, all of it or nothing; 503 says what is wrong with it."""
-    call = call_of(request)
     await call.until(Rests(call.host.reload(call.who), 1))
     line(call, "reload configuration", 1)
     return answer({"count": 1})
 
 
-@router.post("/drain", summary="Drain and end the process", status_code=202,
-             response_model=models.Count,
+@router.post("/drain", summary="Drain and end the process", status=202,
+             model=models.Count,
              responses={200: {"model": models.Count, "description": "Of a dry run."}})  # fmt: skip
 async def post_drain(
-    request: Request, dry_run: DryRun = "false", said: models.DryRunBody | None = None
+    request: Request, call: Call, dry_run: DryRun = "false", said: models.DryRunBody | None = None
 ) -> Response:
     """Answer what is under way, close the journals, end the process; `allow_shutdown` must be
     true."""
-    call = call_of(request)
     if not call.host.allow_shutdown:
         raise HttpError(403, "drain is not allowed on this server (allow_shutdown)")
     if is_dry_run(request, dry_run, said):

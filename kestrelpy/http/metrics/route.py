@@ -5,9 +5,10 @@ One rule: a scrape is cheap for everybody else: see `scrapes`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, cast
 
-from fastapi import APIRouter, Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,26 +17,27 @@ from kestrelpy.http.call import Call
 from kestrelpy.http.metrics.families import queue_histograms
 from kestrelpy.http.metrics.scrapes import Scrapes, rendered
 from kestrelpy.http.models import refusals
+from kestrelpy.http.routing import Router
 from kestrelpy.http.values import queue_name
 
-router: Final = APIRouter(tags=["metrics"], responses=refusals(413))
+router: Final = Router("metrics", responses=refusals(413))
 QUEUES_MAX: Final = 20
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @router.get(
-    "/metrics", summary="Metrics for Prometheus", response_class=Response,
+    "/metrics", summary="Metrics for Prometheus",
     responses={200: {"content": {"text/plain": {}}, "description": "The text format."}},
 )  # fmt: skip
 async def get_metrics(
     request: Request,
+    call: Call,
     queue: Annotated[
-        list[str] | None, Query(max_length=QUEUES_MAX, description="With its histograms.")
-    ] = None,
+        Sequence[str], Meta(max_length=QUEUES_MAX, description="With its histograms.")
+    ] = (),
 ) -> Response:
     """Answer with all families; the 200 most active queues have series of their own."""
-    call: Call = request.scope["call"]
-    names = [queue_name(each) for each in queue or ()]
+    names = [queue_name(each) for each in queue]
     text = await cast(Scrapes, request.scope["shared"].scrapes).text(call.host)
     if not text:
         raise HttpError(503, "the server stops")

@@ -8,14 +8,16 @@ from __future__ import annotations
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from fastapi import APIRouter, Header
+from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.http.answers import HttpError
+from kestrelpy.http.models import parameter, request_parts
+from kestrelpy.http.routing import Router
 
-router: Final = APIRouter(include_in_schema=False)
+router: Final = Router(is_described=False)
 _TYPES: Final = {
     "html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml",
@@ -24,6 +26,9 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'; "
     "require-trusted-types-for 'script'"
+)
+_TAGS: Final = request_parts(
+    parameter("If-None-Match", {"type": "string"}, "Tags of the browser's copies.", "header")
 )
 _HOME: Final = "index.html"
 
@@ -46,22 +51,19 @@ def page_files() -> dict[str, _File]:
     return found
 
 
-_Tags = Annotated[str, Header(max_length=4096)]
-
-
-@router.get("/")
-async def get_home(if_none_match: _Tags = "") -> Response:
+@router.get("/", reads=_TAGS)
+async def get_home(request: Request) -> Response:
     """Answer with the page."""
-    return _answer(_HOME, if_none_match)
+    return _answer(request, _HOME)
 
 
-@router.get("/page/{name}")
-async def get_file(name: str, if_none_match: _Tags = "") -> Response:
+@router.get("/page/{name}", reads=_TAGS)
+async def get_file(request: Request, name: str) -> Response:
     """Answer with a file of the page."""
-    return _answer(name, if_none_match)
+    return _answer(request, name)
 
 
-def _answer(name: str, known: str) -> Response:
+def _answer(request: Request, name: str) -> Response:
     file = page_files().get(name)
     if file is None:
         raise HttpError(404, "the page has no such file")
@@ -69,6 +71,7 @@ def _answer(name: str, known: str) -> Response:
     headers = {
         "etag": file.tag, "cache-control": "no-cache", "content-security-policy": POLICY,
     }  # fmt: skip
+    known: str = request.headers.get("if-none-match", "")
     tags = [each.strip().removeprefix("W/") for each in known.split(",")]
     if file.tag in tags or "*" in tags:
         return Response(b"", 304, headers)

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
-from kestrelpy.http.checks import of_msgspec
+from kestrelpy.http.routing import of_msgspec
 from kestrelpy.http.values import parsed, refuse_half_characters
 from kestrelpy.http.zaqar.projects import NAME, PROJECT_BYTES_MAX, prefix_of
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,6 +21,7 @@ from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.lease_taker import LeaseTaker, Taken
 from kestrelpy.http.models import errors, header
+from kestrelpy.http.routing import Router
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask
 from kestrelpy.http.zaqar.ids import ClaimId, claim_id
@@ -33,7 +33,7 @@ GRACE: Final = 60
 SECONDS_MIN: Final = 60
 SECONDS_MAX: Final = 43_200
 
-router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
+router: Final = Router("messaging", responses=models.ERRORS)
 _CLAIMS: Final = "/v2/queues/{queue}/claims"
 
 
@@ -56,12 +56,12 @@ class ClaimTimes(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @router.post(
-    _CLAIMS, status_code=201, summary="Claim messages", response_model=models.Messages,
+    _CLAIMS, status=201, summary="Claim messages", model=models.Messages,
     responses={
         201: {"headers": {"Location": header("The claim.")}},
         204: {"description": "There is nothing to claim."},
     },
-    openapi_extra=models.request_parts(models.count(), models.WAIT, body=models.TIMES),
+    reads=models.request_parts(models.count(), models.WAIT, body=models.TIMES),
 )  # fmt: skip
 async def create(request: Request, queue: str) -> Response:
     """Claim up to `limit` messages; wait up to `wait` seconds for the first."""
@@ -85,8 +85,8 @@ async def create(request: Request, queue: str) -> Response:
 
 
 @router.get(
-    _CLAIMS + "/{claim}", summary="Show a claim", response_model=models.Claim,
-    responses=errors(404), openapi_extra=models.request_parts(),
+    _CLAIMS + "/{claim}", summary="Show a claim", model=models.Claim,
+    responses=errors(404), reads=models.request_parts(),
 )  # fmt: skip
 async def show(request: Request, queue: str, claim: str) -> Response:
     """Show a claim and the messages that it holds."""
@@ -112,8 +112,8 @@ async def show(request: Request, queue: str, claim: str) -> Response:
 
 
 @router.patch(
-    _CLAIMS + "/{claim}", status_code=204, summary="Renew a claim", responses=errors(404),
-    openapi_extra=models.request_parts(body=models.TIMES),
+    _CLAIMS + "/{claim}", status=204, summary="Renew a claim", responses=errors(404),
+    reads=models.request_parts(body=models.TIMES),
 )  # fmt: skip
 async def renew(request: Request, queue: str, claim: str) -> Response:
     """Let the claim last for `ttl` from now."""
@@ -136,8 +136,8 @@ async def renew(request: Request, queue: str, claim: str) -> Response:
 
 
 @router.delete(
-    _CLAIMS + "/{claim}", status_code=204, summary="Release a claim",
-    openapi_extra=models.request_parts(),
+    _CLAIMS + "/{claim}", status=204, summary="Release a claim",
+    reads=models.request_parts(),
 )  # fmt: skip
 async def release(request: Request, queue: str, claim: str) -> Response:
     """Give the messages of the claim back; there need not be such a claim."""

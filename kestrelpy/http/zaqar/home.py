@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.http.answers import HttpError, answer, nothing, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import refusals
+from kestrelpy.http.routing import Router
 from kestrelpy.http.zaqar import models
 
-router: Final = APIRouter(tags=["messaging"], responses=refusals())
-_ALL: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+router: Final = Router("messaging", responses=refusals())
 _QUEUE: Final = "/v2/queues/{queue_name}"
 
 
@@ -65,18 +64,17 @@ HOME: Final = {
 }  # fmt: skip
 
 
-@router.get("/v2/ping", status_code=204, summary="Is the server there?")
-@router.head("/v2/ping", status_code=204, include_in_schema=False)
+@router.get("/v2/ping", status=204, summary="Is the server there?")
+@router.head("/v2/ping", status=204, is_described=False)
 async def ping() -> Response:
     """Answer 204."""
     return nothing()
 
 
 @router.get("/v2/health", summary="What can the server do now?",
-            response_model=models.MessagingHealth)  # fmt: skip
-async def health(request: Request) -> Response:
+            model=models.MessagingHealth)  # fmt: skip
+async def health(call: Call) -> Response:
     """Answer whether the server stores and hands out messages."""
-    call: Call = request.scope["call"]
     mode = call.host.mode
     return answer({
         "catalog_reachable": True,
@@ -87,8 +85,8 @@ async def health(request: Request) -> Response:
     })  # fmt: skip
 
 
-@router.get("/v2/", summary="The home document", response_model=models.Resources)
-@router.get("/v2", include_in_schema=False)
+@router.get("/v2/", summary="The home document", model=models.Resources)
+@router.get("/v2", is_described=False)
 async def home() -> Response:
     """Answer with the resources of this interface (JSON home)."""
     return answer(HOME)
@@ -105,8 +103,8 @@ async def _absent(request: Request) -> Response:
 
 
 for _path in (
-    "/v2/queues/{queue}/subscriptions", "/v2/queues/{queue}/subscriptions/{rest:path}",
-    "/v2/queues/{queue}/share", "/v2/pools", "/v2/pools/{rest:path}", "/v2/flavors",
-    "/v2/flavors/{rest:path}",
+    "/v2/queues/{queue}/subscriptions", "/v2/queues/{queue}/subscriptions/{rest:rest}",
+    "/v2/queues/{queue}/share", "/v2/pools", "/v2/pools/{rest:rest}", "/v2/flavors",
+    "/v2/flavors/{rest:rest}",
 ):  # fmt: skip
-    router.add_route(_path, _absent, _ALL, include_in_schema=False)
+    router.refuse(_path, _absent)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, Final
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,6 +25,7 @@ from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.lease_taker import LeaseTaker
 from kestrelpy.http.models import errors, header
+from kestrelpy.http.routing import Router
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask, decoded
 from kestrelpy.http.zaqar.batch import PostedBatch, checked, may_repeat, refuse_repeats
@@ -49,7 +49,7 @@ from kestrelpy.operations import (
     seen_of,
 )
 
-router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
+router: Final = Router("messaging", responses=models.ERRORS)
 _MESSAGES: Final = "/v2/queues/{queue}/messages"
 _STORED_PER_SLICE: Final = 200
 _POP_LEASE_MS: Final = 60_000
@@ -61,9 +61,9 @@ _TRIES_MAX: Final = 5
 
 
 @router.post(
-    _MESSAGES, status_code=201, summary="Post messages", response_model=models.Posted,
+    _MESSAGES, status=201, summary="Post messages", model=models.Posted,
     responses={201: {"headers": {"Location": header("The first 20 of them.")}}},
-    openapi_extra=models.request_parts(body=models.BATCH, required=True),
+    reads=models.request_parts(body=models.BATCH, required=True),
 )  # fmt: skip
 async def post(request: Request, queue: str) -> Response:
     """Store messages in their order; make the queue if there is none."""
@@ -149,8 +149,8 @@ def _store(
 
 
 @router.get(
-    _MESSAGES, summary="List messages", response_model=models.MessagePage, responses=errors(404),
-    openapi_extra=models.request_parts(
+    _MESSAGES, summary="List messages", model=models.MessagePage, responses=errors(404),
+    reads=models.request_parts(
         models.some("ids", "Those with these ids, and no others."),
         models.text("marker", "After this one; take it from `next`."), models.count(),
         models.flag("echo", "Also the client's own messages."),
@@ -231,8 +231,8 @@ async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
 
 
 @router.get(
-    _MESSAGES + "/{message}", summary="Show a message", response_model=models.Message,
-    responses=errors(404), openapi_extra=models.request_parts(),
+    _MESSAGES + "/{message}", summary="Show a message", model=models.Message,
+    responses=errors(404), reads=models.request_parts(),
 )  # fmt: skip
 async def get(request: Request, queue: str, message: str) -> Response:
     """Show one message, claimed or not."""
@@ -279,8 +279,8 @@ def _number(queue: AnyQueue, id_: MessageId | None) -> int:
 
 
 @router.delete(
-    _MESSAGES + "/{message}", status_code=204, summary="Delete a message",
-    openapi_extra=models.request_parts(models.text("claim_id", "The claim that holds it.")),
+    _MESSAGES + "/{message}", status=204, summary="Delete a message",
+    reads=models.request_parts(models.text("claim_id", "The claim that holds it.")),
 )  # fmt: skip
 async def delete(request: Request, queue: str, message: str) -> Response:
     """Delete a message, with `claim_id` one that is claimed; it need not be there."""
@@ -331,9 +331,9 @@ async def _cancel(ask: Ask, queue: AnyQueue, number: int) -> bool:
 
 
 @router.delete(
-    _MESSAGES, status_code=204, summary="Delete or pop messages",
+    _MESSAGES, status=204, summary="Delete or pop messages",
     responses={200: {"model": models.Messages, "description": "With `pop`: they are taken."}},
-    openapi_extra=models.request_parts(
+    reads=models.request_parts(
         models.some("ids", "Those with these ids."), models.count("pop", None),
         models.some("claim_ids", "The claims that hold them."),
     ),

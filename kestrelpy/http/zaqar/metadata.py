@@ -20,7 +20,7 @@ import msgspec
 
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
-from kestrelpy.http.checks import meant
+from kestrelpy.http.routing import meant
 from kestrelpy.http.zaqar.ask import POST_BYTES_MAX, decoded
 from kestrelpy.http.zaqar.projects import NAME
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel
-
-from kestrelpy.http.models import parameter, refusals
+from kestrelpy.http.models import Shape, parameter, refusals
 from kestrelpy.http.models import request_parts as told_of
 from kestrelpy.http.zaqar.ask import LIMIT, LIMIT_MAX, WAIT_SECONDS_MAX
 from kestrelpy.http.zaqar.projects import PROJECT_BYTES_MAX
@@ -44,7 +42,7 @@ def count(name: str = "limit", default: int | None = LIMIT) -> dict[str, Any]:
 
 def text(name: str, description: str) -> dict[str, Any]:
     """Return the declaration of a text of the query."""
-    return parameter(name, _TEXT, description)
+    return parameter(name, {**_TEXT, "minLength": 1}, description)
 
 
 def some(name: str, description: str) -> dict[str, Any]:
@@ -56,7 +54,7 @@ def request_parts(
     *parameters: dict[str, Any], body: dict[str, Any] | None = None,
     kind: str = "application/json", required: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what a route of a project declares besides what FastAPI sees."""
+    """Return what a route of a project reads itself."""
     return told_of(*_HEADERS, *parameters, body=body, kind=kind, required=required)
 
 
@@ -98,14 +96,14 @@ PURGE: Final = {
 }  # fmt: skip
 
 
-class Link(BaseModel):
+class Link(Shape):
     """Where the next page is."""
 
     rel: Literal["next"]
     href: str
 
 
-class Message(BaseModel):
+class Message(Shape):
     """A message; its body is any JSON."""
 
     id: str
@@ -117,7 +115,7 @@ class Message(BaseModel):
     checksum: str
 
 
-class Messages(BaseModel):
+class Messages(Shape):
     """Messages that were claimed or taken."""
 
     messages: list[Message]
@@ -129,7 +127,7 @@ class MessagePage(Messages):
     links: list[Link] | None = None
 
 
-class Posted(BaseModel):
+class Posted(Shape):
     """The hrefs of the messages that are on disk."""
 
     resources: list[str]
@@ -143,7 +141,7 @@ class Claim(Messages):
     href: str
 
 
-class ProjectQueue(BaseModel):
+class ProjectQueue(Shape):
     """A queue of a project; its metadata if details were asked for."""
 
     name: str
@@ -151,7 +149,7 @@ class ProjectQueue(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-class ProjectQueues(BaseModel):
+class ProjectQueues(Shape):
     """Queues of a project; `count`, if it was asked for, is how many match."""
 
     queues: list[ProjectQueue]
@@ -159,7 +157,7 @@ class ProjectQueues(BaseModel):
     count: int | None = None
 
 
-class OneMessage(BaseModel):
+class OneMessage(Shape):
     """A message in figures."""
 
     href: str
@@ -167,7 +165,7 @@ class OneMessage(BaseModel):
     created: str
 
 
-class MessageFigures(BaseModel):
+class MessageFigures(Shape):
     """How many messages a queue has."""
 
     claimed: int
@@ -177,13 +175,13 @@ class MessageFigures(BaseModel):
     newest: OneMessage | None = None
 
 
-class QueueFigures(BaseModel):
+class QueueFigures(Shape):
     """The figures of a queue."""
 
     messages: MessageFigures
 
 
-class MessagingHealth(BaseModel):
+class MessagingHealth(Shape):
     """Whether the server stores and hands out messages; `warning` says why it makes no new queue,
     null if it does."""
 
@@ -194,7 +192,7 @@ class MessagingHealth(BaseModel):
     warning: str | None
 
 
-class Resources(BaseModel):
+class Resources(Shape):
     """The home document (JSON home)."""
 
     resources: dict[str, Any]

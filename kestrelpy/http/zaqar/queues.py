@@ -15,7 +15,6 @@ from re import compile as pattern
 from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,6 +23,7 @@ from kestrelpy.core import AnyQueue
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.models import errors, header
+from kestrelpy.http.routing import Router
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask
 from kestrelpy.http.zaqar.ids import MessageId
@@ -41,7 +41,7 @@ from kestrelpy.http.zaqar.projects import own_name
 from kestrelpy.http.zaqar.shown import age, href
 from kestrelpy.operations import PAUSE, LeaseEnd, LogReader, QueueAdmin, Rests
 
-router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
+router: Final = Router("messaging", responses=models.ERRORS)
 _QUEUES: Final = "/v2/queues"
 _QUEUE: Final = "/v2/queues/{queue}"
 _PATCH_TYPE: Final = "application/openstack-messaging-v2.0-json-patch"
@@ -63,8 +63,8 @@ class Purge(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @router.get(
-    _QUEUES, summary="List queues", response_model=models.ProjectQueues,
-    openapi_extra=models.request_parts(
+    _QUEUES, summary="List queues", model=models.ProjectQueues,
+    reads=models.request_parts(
         models.count(), models.text("marker", "After this name."),
         models.text("name", "The beginning of a name; `.*` stands for anything."),
         models.flag("detailed", "With metadata."),
@@ -149,13 +149,13 @@ def _matcher(text: str | None) -> Callable[[str], bool]:
 
 
 @router.put(
-    _QUEUE, status_code=201, summary="Make a queue", response_class=Response,
+    _QUEUE, status=201, summary="Make a queue",
     responses={
         201: {"headers": {"Location": header("The queue.")}},
         204: {"description": "It was there.", "headers": {"Location": header("The queue.")}},
         **errors(409),
     },
-    openapi_extra=models.request_parts(body=models.METADATA),
+    reads=models.request_parts(body=models.METADATA),
 )  # fmt: skip
 async def put(request: Request, queue: str) -> Response:
     """Make the queue, with the metadata in the body; of a queue that is there, replace them."""
@@ -187,8 +187,8 @@ async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
 
 
 @router.get(
-    _QUEUE, summary="Show the metadata of a queue", response_model=dict[str, Any],
-    openapi_extra=models.request_parts(),
+    _QUEUE, summary="Show the metadata of a queue", model=dict[str, Any],
+    reads=models.request_parts(),
 )  # fmt: skip
 async def get(request: Request, queue: str) -> Response:
     """Show the metadata, with the reserved keys; the queue need not be there."""
@@ -198,8 +198,8 @@ async def get(request: Request, queue: str) -> Response:
 
 
 @router.head(
-    _QUEUE, status_code=204, summary="Is there such a queue?", responses=errors(404),
-    openapi_extra=models.request_parts(),
+    _QUEUE, status=204, summary="Is there such a queue?", responses=errors(404),
+    reads=models.request_parts(),
 )  # fmt: skip
 async def head(request: Request, queue: str) -> Response:
     """Answer 204 or 404."""
@@ -208,9 +208,9 @@ async def head(request: Request, queue: str) -> Response:
 
 
 @router.patch(
-    _QUEUE, summary="Change the metadata of a queue", response_model=dict[str, Any],
+    _QUEUE, summary="Change the metadata of a queue", model=dict[str, Any],
     responses=errors(404, 409, 415),
-    openapi_extra=models.request_parts(body=models.PATCH, kind=_PATCH_TYPE, required=True),
+    reads=models.request_parts(body=models.PATCH, kind=_PATCH_TYPE, required=True),
 )  # fmt: skip
 async def patch(request: Request, queue: str) -> Response:
     """Apply the operations of a JSON patch to `/metadata`; show the result."""
@@ -229,7 +229,7 @@ async def patch(request: Request, queue: str) -> Response:
 
 
 @router.delete(
-    _QUEUE, status_code=204, summary="Delete a queue", openapi_extra=models.request_parts()
+    _QUEUE, status=204, summary="Delete a queue", reads=models.request_parts()
 )
 async def delete(request: Request, queue: str) -> Response:
     """Delete the queue with its messages; it need not be there."""
@@ -245,8 +245,8 @@ async def delete(request: Request, queue: str) -> Response:
 
 
 @router.post(
-    _QUEUE + "/purge", status_code=204, summary="Empty a queue",
-    openapi_extra=models.request_parts(body=models.PURGE),
+    _QUEUE + "/purge", status=204, summary="Empty a queue",
+    reads=models.request_parts(body=models.PURGE),
 )  # fmt: skip
 async def purge(request: Request, queue: str) -> Response:
     """Remove all messages that are not claimed."""
@@ -271,8 +271,8 @@ async def purge(request: Request, queue: str) -> Response:
 
 
 @router.get(
-    _QUEUE + "/stats", summary="Show the figures of a queue", response_model=models.QueueFigures,
-    openapi_extra=models.request_parts(),
+    _QUEUE + "/stats", summary="Show the figures of a queue", model=models.QueueFigures,
+    reads=models.request_parts(),
 )  # fmt: skip
 async def stats(request: Request, queue: str) -> Response:
     """Show how many messages are free and claimed, the oldest and the newest."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kestrelpy.http.app import make_app
+from kestrelpy.http.app import openapi
 from tests.support.daemon import DaemonProcess
 from tests.support.described import INSTEAD, Site, answers
 from tests.support.soak import Soak
@@ -21,7 +21,7 @@ SCHEDULE = '[schedules.yearly]\ncron = "0 0 1 1 *"\nqueue = "yearly"\n'
 EXAMPLES = 18
 OPERATIONS = [
     f"{method.upper()} {path}"
-    for path, methods in make_app().openapi()["paths"].items() for method in methods
+    for path, methods in openapi()["paths"].items() for method in methods
     if path != "/events"
 ]  # fmt: skip
 # No answer of these says that it was done.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kestrelpy.http.app import make_app
+from kestrelpy.http.app import openapi
 from tests.support.http_client import web
 
 _SENTENCE = re.compile(r"[A-Z`].* .*\.", re.DOTALL)
@@ -99,7 +99,7 @@ def unsaid(described: dict[str, Any]) -> list[str]:
 
 
 def test_every_answer_and_parameter_has_a_description_of_its_own() -> None:
-    assert unsaid(make_app().openapi()) == []
+    assert unsaid(openapi()) == []
 
 
 @pytest.mark.parametrize(

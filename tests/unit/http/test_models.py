@@ -1,8 +1,8 @@
-"""What a route declares besides what FastAPI sees."""
+"""What a route declares that its handler reads itself."""
 
 from __future__ import annotations
 
-from kestrelpy.http.models import Error, described, parameter, refusals, request_parts
+from kestrelpy.http.models import parameter, refusals, request_parts
 
 
 def test_a_router_refuses_with_what_all_do_and_with_its_own() -> None:
@@ -17,25 +17,4 @@ def test_parameters_and_a_body_are_described() -> None:
     assert request_parts(count, body={}, kind="a/b", required=True) == {
         "parameters": [count],
         "requestBody": {"content": {"a/b": {"schema": {}}}, "required": True},
-    }  # fmt: skip
-
-
-def test_what_no_route_answers_is_not_described() -> None:
-    content = {"application/json": {}}
-    validation = {"content": {"application/json": {"schema": {"$ref": "HTTPValidationError"}}}}
-    openapi = {
-        "paths": {"/a": {
-            "head": {"responses": {
-                "422": validation, "404": {"description": "x", "content": content},
-            }},
-            "get": {"responses": {"200": {"content": content}}},
-        }},
-        "components": {"schemas": {"HTTPValidationError": {}, "ValidationError": {}}},
-    }  # fmt: skip
-    assert described(openapi) == {
-        "paths": {"/a": {
-            "head": {"responses": {"404": {"description": "x"}}},
-            "get": {"responses": {"200": {"content": content}}},
-        }},
-        "components": {"schemas": {"Error": Error.model_json_schema()}},
     }  # fmt: skip

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from kestrelpy.http.app import make_app
+from kestrelpy.http.app import openapi
 from tests.support.http_client import web
 from tests.support.zaqar import CLIENT
 
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 def asked(segment: str, why: str) -> list[Asked]:
     """Each described route with this segment in place of each of its names in turn."""
     found = list[Asked]()
-    for path, methods in make_app().openapi()["paths"].items():
+    for path, methods in openapi()["paths"].items():
         is_stream = path.startswith("/streams/")
         for name in NAME.findall(path):
             url = NAME.sub("1", path.replace(f"{{{name}}}", segment))
@@ -75,7 +75,7 @@ async def test_each_answer_to_a_bad_name_is_one_that_its_route_declares(tmp_path
 @pytest.mark.parametrize("end", ["%0A", "%0D%0A", "%7F", "%2F"])
 async def test_no_route_is_found_by_a_path_with_more_at_its_end(tmp_path: Path, end: str) -> None:
     async with web(tmp_path) as server:
-        for path in make_app().openapi()["paths"]:
+        for path in openapi()["paths"]:
             if path.startswith(("/streams/", "/events")):
                 continue
             url = NAME.sub("jobs", path) + end

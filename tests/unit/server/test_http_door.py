@@ -22,12 +22,12 @@ async def main():
     await daemon.start()
     await daemon.stop()
 asyncio.run(main())
-print([name for name in ("fastapi", "uvicorn", "httptools") if name in sys.modules])
+print([name for name in ("fastapi", "starlette", "uvicorn", "httptools") if name in sys.modules])
 """
 
 
 @pytest.mark.parametrize(
-    ("port", "said"), [("'off'", "[]"), ("0", "['fastapi', 'uvicorn', 'httptools']")]
+    ("port", "said"), [("'off'", "[]"), ("0", "['starlette', 'uvicorn', 'httptools']")]
 )
 def test_with_off_nothing_of_it_is_imported(tmp_path: Path, port: str, said: str) -> None:
     out = subprocess.run(

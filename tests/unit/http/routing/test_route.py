@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
 
 from journal.format.key import text_of
 from kestrelpy.http.answers import HttpError
-from kestrelpy.http.app import all_routes, declarations
-from kestrelpy.http.checks import DeclaredRoute, Parameter
+from kestrelpy.http.app import ROUTES
+from kestrelpy.http.routing import Parameter, Route
 from tests.support.http_client import Web, filled, web
 from tests.support.zaqar import CLIENT
 
@@ -40,14 +39,14 @@ class Asked(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def label(declared: DeclaredRoute) -> str:
+def label(declared: Route) -> str:
     return declared.label
 
 
-ALL = sorted(declarations().values(), key=label)
+ALL = sorted((each for each in ROUTES if each.is_checked), key=label)
 
 
-def needed(declared: DeclaredRoute) -> str:
+def needed(declared: Route) -> str:
     """The query without which the route refuses anything."""
     names = {"GET /admin/find": "text=x", "GET /views": "view=overview",
              "GET /events": "view=overview"}  # fmt: skip
@@ -56,12 +55,12 @@ def needed(declared: DeclaredRoute) -> str:
 
 def good(known: Parameter) -> str:
     """A value that is allowed."""
-    if words := [each for each in known.schema.get("enum", ()) if each]:
+    if words := [each for each in known.checked.get("enum", ()) if each]:
         return str(words[0])
-    return {"boolean": "true"}.get(known.schema.get("type", ""), "1")
+    return {"boolean": "true"}.get(known.checked.get("type", ""), "1")
 
 
-def mistakes(declared: DeclaredRoute) -> Iterator[Asked]:
+def mistakes(declared: Route) -> Iterator[Asked]:
     """What every route must refuse."""
     method, template = declared.label.split(" ", 1)
     path, base = filled(template), needed(declared)
@@ -86,18 +85,18 @@ def mistakes(declared: DeclaredRoute) -> Iterator[Asked]:
             yield Asked(method, url(name), f"{name} has no value")
         if not known.is_bytes and not has_it:
             yield Asked(method, url(f"{name}=%ff"), name)
-        if known.schema.get("type") == "integer":
+        if known.checked.get("type") == "integer":
             for bad in ("x", "1.0", "+1", "%201", "1_0", "-1", "1e3", "NaN", "%D9%A1", "9" * 20):
                 yield Asked(method, url(f"{name}={bad}"), f"{name} is ")
-        if known.schema.get("type") == "boolean" or "enum" in known.schema:
+        if known.checked.get("type") == "boolean" or "enum" in known.checked:
             for bad in ("yes", "on", "True", "TRUE", "t", "2", "-1", f"{value}x", value.upper()):
-                if bad not in known.schema.get("enum", ()) and not has_it and bad != value:
+                if bad not in known.checked.get("enum", ()) and not has_it and bad != value:
                     yield Asked(method, url(f"{name}={bad}"), f"{name} is ")
     yield from mistaken_headers(declared, method, url(""))
     yield from mistaken_bodies(declared, method, url(""))
 
 
-def mistaken_headers(declared: DeclaredRoute, method: str, url: str) -> Iterator[Asked]:
+def mistaken_headers(declared: Route, method: str, url: str) -> Iterator[Asked]:
     """Headers of ours that are repeated, empty, or not read."""
     for title in declared.headers.values():
         if title != "Authorization":  # it is read before
@@ -118,7 +117,7 @@ def mistaken_headers(declared: DeclaredRoute, method: str, url: str) -> Iterator
             yield Asked(method, url, f"the header {name} has no value", None, ((name, ""),))
 
 
-def mistaken_bodies(declared: DeclaredRoute, method: str, url: str) -> Iterator[Asked]:
+def mistaken_bodies(declared: Route, method: str, url: str) -> Iterator[Asked]:
     """A body where none is read, a member that nobody knows, a media type that is another."""
     is_json = declared.kinds and "application/octet-stream" not in declared.kinds
     if not declared.kinds:
@@ -163,7 +162,7 @@ def state(server: Web) -> Any:
 
 
 @pytest.mark.parametrize("declared", ALL, ids=label)
-def test_every_route_refuses_what_it_does_not_declare(declared: DeclaredRoute) -> None:
+def test_every_route_refuses_what_it_does_not_declare(declared: Route) -> None:
     for each in mistakes(declared):
         if each.why.startswith("no member") or (declared.is_messaging and each.body is not None):
             continue  # what reads the body refuses it: see below
@@ -185,7 +184,7 @@ def test_every_route_refuses_what_it_does_not_declare(declared: DeclaredRoute) -
         assert each.why in str(error.value).replace("\\", "")
 
 
-def one_of_each(declared: DeclaredRoute) -> list[Asked]:
+def one_of_each(declared: Route) -> list[Asked]:
     """The first unknown parameter, the first that is there twice, the first without a value, and
     the first body: the check itself is the same for the others."""
     found: dict[str, Asked] = {}
@@ -217,16 +216,16 @@ async def test_no_route_does_anything_of_a_request_with_a_mistake(tmp_path: Path
 
 
 def test_the_routes_without_a_check_refuse_whatever_is_asked() -> None:
-    others = [each.path for each in all_routes() if not isinstance(each, APIRoute)]
-    assert all(each.startswith("/v2/") for each in others)
-    assert {each.endpoint.__name__ for each in all_routes() if each.path in others} == {"_absent"}
+    others = [each for each in ROUTES if not each.is_checked]
+    assert all(each.path.startswith("/v2/") for each in others)
+    assert {each.handler.__name__ for each in others} == {"_absent"}
 
 
 @pytest.mark.parametrize("declared", ALL, ids=label)
-def test_a_route_declares_each_parameter_once(declared: DeclaredRoute) -> None:
+def test_a_route_declares_each_parameter_once(declared: Route) -> None:
     assert len(declared.query) == len({each.lower() for each in declared.query})
     for known in declared.query.values():
-        assert known.schema.get("type") != "integer" or "maximum" in known.schema
+        assert known.checked.get("type") != "integer" or "maximum" in known.checked
 
 
 @pytest.mark.parametrize(
