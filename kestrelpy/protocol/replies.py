@@ -30,6 +30,8 @@ class JointReply:
     It is filled like `Replies`. Then `Replies` holds its data, and waits for this object.
     """
 
+    end: Final = b""  # nothing closes the part of one key
+
     __slots__ = ("_awaited", "_data", "value_bytes")
 
     def __init__(self) -> None:
@@ -95,6 +97,8 @@ class Replies:
     beside the first of each. `has_failed` is True if one waits for a log that failed before: that
     log notifies nobody. `usual` is the form of its replies, None for memcache's own words.
     """
+
+    end: Final = b"END\r\n"  # closes the reply to a get
 
     __slots__ = (
         "_conversation", "_rests", "counters", "form", "has_failed", "held", "joint", "merged",
@@ -253,16 +257,6 @@ class Replies:
 
 
 _THE_SAME: Final = Gate()  # waits for nothing
-
-
-def say(
-    to: Replies | JointReply, data: bytes, awaited: Awaited | None, stored: int, written: int
-) -> None:
-    """Add a reply that is true now, or after these records of a log."""
-    if awaited is None:
-        to.say(data)
-    else:
-        to.hold(data, awaited, stored, written)
 
 
 def _is_true(log: Awaited | JointReply, stored: int, written: int) -> bool:

@@ -139,28 +139,28 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         'confirms = "synced": a close is answered when it is written',
         "kestrelpy/protocol/verbs/get.py",
-        "_, stored, written = _end_lease(target, lease, queue, now_ms)",
-        "written = max(_end_lease(target, lease, queue, now_ms)[1:])",
+        "            _, stored, written = rests\n",
+        "            written = max(rests[1:])\n",
         WIRE,
     ),
     Fault(
         'confirms = "synced": a close that goes on to wait is answered unsynced',
         "kestrelpy/protocol/verbs/get.py",
-        "                stored = max(stored, pending.stored)\n",
+        "                    stored = max(stored, rests.stored)\n",
         "",
         WIRE,
     ),
     Fault(
         "a close that goes on to wait is answered unwritten",
         "kestrelpy/protocol/verbs/get.py",
-        "written = max(waiter.done_lsn, pending.written)",
-        "written = waiter.done_lsn",
+        "                    written = max(written, rests.written)\n",
+        "",
         WIRE,
     ),
     Fault(
         'confirms = "synced": a plain get that waited is answered unsynced',
         "kestrelpy/protocol/verbs/get.py",
-        "stored = waiter.done_lsn if reader.policy.confirms_synced else 0",
+        "stored = written if reader.policy.confirms_synced else 0",
         "stored = 0",
         WIRE,
     ),
@@ -175,9 +175,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a close whose wait ends with nothing is answered unwritten",
         "kestrelpy/protocol/verbs/get.py",
-        "            say(self.replies, _END, pending.awaited, pending.stored, "
-        "pending.written)\n",
-        "            self.replies.say(_END)\n",
+        "            _say(self.replies, self.replies.end, pending.rests)\n",
+        "            self.replies.say(self.replies.end)\n",
         WIRE,
     ),
     Fault(

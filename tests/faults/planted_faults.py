@@ -126,7 +126,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "out of files: a get answers END for what cannot be read now",
         FETCHING,
-        "            if unread and pending.awaited is None:\n",
+        "            if unread and pending.rests is None:\n",
         "            if unread and not pending.target:\n",
         TESTS_OF_A_SHORTAGE,
     ),
@@ -348,8 +348,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a peek shows an item before it is synced",
         FETCHING,
-        "            to.hold(data, queue.log, item.lsn)\n",
-        "            to.say(data)\n",
+        "    to.hold(data, reader.log, item.lsn)\n",
+        "    to.say(data)\n",
         TESTS_OF_THE_WIRE,
     ),
     Fault(

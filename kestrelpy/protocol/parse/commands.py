@@ -58,7 +58,8 @@ class Target:
 
     __slots__ = (
         "at_version", "begin", "dead", "delay", "ending", "full", "is_plain", "key", "lease_ms",
-        "name", "once", "opens", "options", "parent", "peeks", "raw", "view", "wait_ms", "why",
+        "name", "numbered", "once", "opens", "options", "parent", "peeks", "raw", "view", "wait_ms",
+        "why",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +81,7 @@ class Target:
         self.lease_ms = tokens.lease_ms
         self.why = tokens.why
         self.full = "full" in options
+        self.numbered = False  # True: the reply has the number of the item, as `gets` asks
         self.delay = delay
         self.key = key
         self.view = view
@@ -97,6 +99,7 @@ class Target:
             self.once, self.begin, self.at_version,
         )  # fmt: skip
         made.full, made.lease_ms, made.why = self.full, self.lease_ms, self.why
+        made.numbered = self.numbered
         return made
 
     @property
@@ -191,11 +194,10 @@ class Store(Command):
 class Fetch(Command):
     """`get`, `gets`. `token` names the lease that its one key ends; 0: the connection's."""
 
-    __slots__ = ("numbered", "targets", "token")
+    __slots__ = ("targets", "token")
 
-    def __init__(self, targets: list[Target], numbered: bool, token: int = 0) -> None:
+    def __init__(self, targets: list[Target], token: int = 0) -> None:
         self.targets = targets
-        self.numbered = numbered
         self.token = token
         self.noreply = False
 
@@ -204,7 +206,7 @@ class Fetch(Command):
         targets = self.targets
         if targets[0].opens:
             targets = [targets[0].sent_as(line.split(None, 2)[1])]
-        return Fetch(targets, self.numbered, token)
+        return Fetch(targets, token)
 
 
 class Delete(Command):

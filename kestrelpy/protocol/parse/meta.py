@@ -202,7 +202,8 @@ def _fetch(key: bytes, flags: Mapping[bytes, bytes]) -> tuple[Fetch, bool]:
         target = target.sent_as(target.raw)
         target.full = True
     ends = target.ending is not None and not target.opens
-    return Fetch([target], b"c" in flags, token), ends
+    target.numbered = b"c" in flags
+    return Fetch([target], token), ends
 
 
 def _touch(key: bytes, flags: Mapping[bytes, bytes]) -> Touch:

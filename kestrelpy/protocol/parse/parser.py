@@ -421,18 +421,20 @@ class Parser(Requests):
             return bad(refused)
         targets = [target for target, _ in named]
         numbered = verb == b"gets"
+        for target in targets:
+            target.numbered = numbered
         if not numbered and any(t.full for t in targets):
             return Bad(b"CLIENT_ERROR option full goes with gets: what it adds follows the number")
         if not numbered and any(t.lease_ms for t in targets):
             return Bad(b"CLIENT_ERROR option lease goes with gets: its answer names the token")
         if len(targets) == 1:
-            return Fetch(targets, numbered, named[0][1])
+            return Fetch(targets, named[0][1])
         if sum(t.opens for t in targets) > 1:
             return Bad(b"CLIENT_ERROR only one key of a get may open")
         for word in ("t", "n", "lease", "token"):
             if any(word in t.options for t in targets):
                 return Bad(b"CLIENT_ERROR %b= goes with one key only" % word.encode())
-        return Fetch(targets, numbered)
+        return Fetch(targets)
 
     def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
         noreply = len(words) > 1 and words[-1] == b"noreply"

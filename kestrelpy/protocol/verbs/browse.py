@@ -58,16 +58,14 @@ class Browser(LogReader):
             Want.OBSERVE, name, self._holder, False, self._talk, due_ms, _NO_MARKER
         )
 
-    def observe(
-        self, target: Target, numbered: bool, end: bytes, to: Replies | JointReply
-    ) -> Iterator[bytes]:
+    def observe(self, target: Target, to: Replies | JointReply) -> Iterator[bytes]:
         """Answer one key. While it has to wait it yields nothing; the caller resumes it."""
         talk, view = self._talk, target.view
         assert view is not None
         counters = talk.broker.counters
         counters.cmd_peek += 1
         due_ms = talk.last_command_ms + target.wait_ms
-        shape = Shape(target.raw, numbered, target.full)
+        shape = Shape(target.raw, target.numbered, target.full)
         after, since_ms = view.after, view.since_ms
         while True:
             queue = talk.broker.queues.get(target.name)
@@ -81,7 +79,7 @@ class Browser(LogReader):
                 life = QueueLife.of(queue)
                 page = yield from self.page(queue, after, view.most, view.since_ms, shape)
                 if page is not None:
-                    data = _said(*page, shape, view.after, end)
+                    data = _said(*page, shape, view.after, to.end)
                     counters.get_hits += 1
                     to.value_bytes += len(data)
                     to.say(data)
@@ -104,7 +102,7 @@ class Browser(LogReader):
             if self.waiter.owner is None:
                 break  # the time is over
         counters.get_misses += 1
-        to.say(end)
+        to.say(to.end)
 
 
 def _said(page: Page, browse: Browse, shape: Shape, after: int, end: bytes) -> bytes:

@@ -24,7 +24,6 @@ from kestrelpy.core import (
     Holder,
     Item,
     Lease,
-    Log,
     Subscription,
     Waiter,
     Want,
@@ -40,7 +39,7 @@ from kestrelpy.errors import (
 from kestrelpy.operations import LeaseEnd, Leasing, Rests
 from kestrelpy.protocol.parse import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies
 from kestrelpy.protocol.room import must_wait_for_room, with_room
 from kestrelpy.protocol.steps import Steps, begin
 from kestrelpy.protocol.verbs.browse import Browser
@@ -56,24 +55,18 @@ from kestrelpy.protocol.verbs.value_line import full_value, value
 _log = logging.getLogger("kestrelpy.conversation")
 
 OPEN_FIRST: Final = "close or abort the open item first"
-_END: Final = b"END\r\n"
 STEP_KEYS: Final = 8  # of one get, before other connections have their turn: half a millisecond
 UNREAD_MS: Final = 100  # until one key of several is tried again after a failed read
 
 
 class PendingGet:
-    """A get that waits, and the record of the close before it, if there was one."""
+    """A get that waits. `rests` is the record of the close before it; None: there was none."""
 
-    __slots__ = ("awaited", "numbered", "stored", "target", "written")
+    __slots__ = ("rests", "target")
 
-    def __init__(
-        self, target: Target, numbered: bool, awaited: Log | None, stored: int, written: int
-    ) -> None:
+    def __init__(self, target: Target, rests: Rests | None) -> None:
         self.target = target
-        self.numbered = numbered
-        self.awaited = awaited
-        self.stored = stored
-        self.written = written
+        self.rests = rests
 
 
 class GetHandler:
@@ -129,7 +122,7 @@ class GetHandler:
             queue = self.broker.queues.get(target.name)
             if target.is_plain:  # nearly all are
                 lease = self._check(target, queue, now_ms, command.token)
-                self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
+                self._fetch_one(target, queue, lease, now_ms, self.replies)
                 return None
             if target.parent:
                 note_request(self._talk, queue, now_ms)
@@ -137,10 +130,10 @@ class GetHandler:
                 return begin(mention_since(self._talk, target, partial(self.fetch, command)))
             if target.view is not None or target.key:
                 refuse_stream(target, queue)
-                return begin(self._observe(target, command.numbered, _END, self.replies))
+                return begin(self._observe(target, self.replies))
             queue = queue or mention_child(self._talk, target, now_ms)
             lease = self._check(target, queue, now_ms, command.token)
-            self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
+            self._fetch_one(target, queue, lease, now_ms, self.replies)
             return None
         opened = {t.name for t in targets if t.opens}
         if any(t.takes and t.name in opened for t in targets):
@@ -169,12 +162,10 @@ class GetHandler:
         while self.waiter is not None:
             yield b""
 
-    def _observe(
-        self, target: Target, numbered: bool, end: bytes, to: Replies | JointReply
-    ) -> Iterator[bytes]:
+    def _observe(self, target: Target, to: Replies | JointReply) -> Iterator[bytes]:
         if target.key:
-            return show_stream(self._talk, self.browser(), target, numbered, end, to)
-        return self.browser().observe(target, numbered, end, to)
+            return show_stream(self._talk, self.browser(), target, to)
+        return self.browser().observe(target, to)
 
     def browser(self) -> Browser:
         """Return the browser of this conversation, made at its first use."""
@@ -196,8 +187,7 @@ class GetHandler:
                     return  # the error was the end of the reply
                 part = JointReply()
             if target.view is not None or target.key:
-                observe = partial(self._observe, target, command.numbered, b"", part)
-                yield from _retry_unread(observe)
+                yield from _retry_unread(partial(self._observe, target, part))
                 continue
             queue = self.broker.queues.get(target.name)
             if queue is not None:
@@ -209,8 +199,8 @@ class GetHandler:
                     yield b""
             lease = oldest(self.holder, queue) if self.holder.leases else None
             now_ms = self._talk.last_command_ms
-            self._fetch_one(target, queue, lease, command.numbered, now_ms, b"", part)
-        part.say(_END)
+            self._fetch_one(target, queue, lease, now_ms, part)
+        part.say(self.replies.end)
         self.replies.value_bytes += part.value_bytes
         self.replies.hold(part.data, part, 1)
 
@@ -264,19 +254,12 @@ class GetHandler:
         return True
 
     def _fetch_one(
-        self,
-        target: Target,
-        queue: AnyQueue | None,
-        lease: Lease | None,
-        numbered: bool,
-        now_ms: int,
-        end: bytes,
+        self, target: Target, queue: AnyQueue | None, lease: Lease | None, now_ms: int,
         to: Replies | JointReply,
-    ) -> None:
-        """Answer one key; `end` closes the reply (it is empty among several keys)."""
+    ) -> None:  # fmt: skip
+        """Answer one key."""
         counters = self.broker.counters
-        awaited: Log | None = None
-        written = stored = 0
+        rests: Rests | None = None
         was_over = (
             bool(self.holder.overdue)
             and (target.opens or target.ending is not None)
@@ -290,85 +273,49 @@ class GetHandler:
                 if not target.opens:  # a worker begins with close/open
                     _note_nothing_open(self._talk, target, queue)
             else:
-                awaited = queue.log
-                _, stored, written = _end_lease(target, lease, queue, now_ms)
+                rests = _end_lease(target, lease, queue, now_ms)
             if not target.opens:
-                say(to, end, awaited, stored, written)
+                _say(to, to.end, rests)
                 return
         if target.peeks:
             counters.cmd_peek += 1
         else:
             counters.cmd_get += 1
-        if queue is not None and self._hand_out(
-            target, queue, numbered, now_ms, end, stored, written, to
-        ):
+        if queue is not None and self._hand_out(target, queue, now_ms, rests, to):
             counters.get_hits += 1
             return
         if (target.wait_ms and not self.at_end and target.name not in self.broker.aliases) or (
             queue is not None and _is_undecided(target, queue, now_ms)
         ):
-            self._wait(PendingGet(target, numbered, awaited, stored, written), now_ms)
+            self._wait(PendingGet(target, rests), now_ms)
             return
         counters.get_misses += 1
-        say(to, end, awaited, stored, written)
+        _say(to, to.end, rests)
 
     def _hand_out(
-        self,
-        target: Target,
-        queue: AnyQueue,
-        numbered: bool,
-        now_ms: int,
-        end: bytes,
-        stored: int,
-        written: int,
+        self, target: Target, queue: AnyQueue, now_ms: int, rests: Rests | None,
         to: Replies | JointReply,
-    ) -> bool:
+    ) -> bool:  # fmt: skip
         """Reply with the next item, leased, taken or peeked; return False if there is none."""
         reader = queue.reader
         if target.peeks:
             item = reader.first(now_ms, target.dead)
             if item is None:
                 return False
-            data = _peek_reply(target, numbered, item, reader, end)
-            to.value_bytes += len(data)
-            to.hold(data, queue.log, item.lsn)
+            _say_peek(target, item, reader, to)
             return True
         lease = Leasing.next(reader, self.holder, now_ms, target.dead, target.lease_ms)
         if lease is None:
             return False
+        stored = written = 0
         if not target.opens:
             written = reader.confirm(lease, now_ms)
             if queue.policy.confirms_synced:
                 stored = written
-        self._say_lease(target, numbered, lease, reader, end, stored, written, to)
+        elif rests is not None:
+            _, stored, written = rests
+        _say_lease(target, lease, reader, stored, written, to)
         return True
-
-    def _say_lease(
-        self,
-        target: Target,
-        numbered: bool,
-        lease: Lease,
-        reader: Subscription,
-        end: bytes,
-        stored: int,
-        written: int,
-        to: Replies | JointReply,
-    ) -> None:
-        item, opens = lease.item, target.opens
-        number = (lease.token if opens else item.marker) if numbered else 0
-        log, own_stored, own_written = Leasing.rests(
-            reader, lease, shows_token=numbered and opens
-        )
-        stored = max(stored, own_stored)
-        written = max(written, own_written)
-        if target.full:
-            data = full_value(target.raw, item, end, number, LENT, lease.attempts)
-        else:
-            data = value(target.raw, item, end, number)
-        to.value_bytes += len(data)
-        to.hold(data, log, stored, written)
-        if opens:
-            reader.ready_line.said(lease)
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -388,25 +335,24 @@ class GetHandler:
         if self.waiter is not waiter or self._pending is None:
             return False
         pending = self._pending
-        target, numbered = pending.target, pending.numbered
+        target, rests, replies = pending.target, pending.rests, self.replies
         self.waiter = self._pending = None
-        counters, replies = self.broker.counters, self.replies
         reader, lease, item = waiter.owner, waiter.lease, waiter.item
         assert reader is None or isinstance(reader, Subscription)
         if reader is None or (lease is None and item is None):
             self._say_nothing_came(pending, waiter.refused)
         else:
-            counters.get_hits += 1
+            self.broker.counters.get_hits += 1
             if item is not None:
-                data = _peek_reply(target, numbered, item, reader, _END)
-                replies.value_bytes += len(data)
-                replies.hold(data, reader.log, item.lsn)
+                _say_peek(target, item, reader, replies)
             elif lease is not None:
                 # The close before the wait was of the same queue: its record comes first.
-                stored = waiter.done_lsn if reader.policy.confirms_synced else 0
-                stored = max(stored, pending.stored)
-                written = max(waiter.done_lsn, pending.written)
-                self._say_lease(target, numbered, lease, reader, _END, stored, written, replies)
+                written = waiter.done_lsn
+                stored = written if reader.policy.confirms_synced else 0
+                if rests is not None:
+                    stored = max(stored, rests.stored)
+                    written = max(written, rests.written)
+                _say_lease(target, lease, reader, stored, written, replies)
         return True
 
     def stop_waiting(self) -> None:
@@ -446,16 +392,16 @@ class GetHandler:
         try:
             if queue is not None and not pending.target.peeks and queue.log.failure is not None:
                 queue.raise_failed()
-            if why and pending.awaited is None:
+            if why and pending.rests is None:
                 raise ServerError(why)
             unread = _why_unread(pending.target, queue, self._talk.last_command_ms)
-            if unread and pending.awaited is None:
+            if unread and pending.rests is None:
                 raise Unread(unread)
             if unread:
                 line = Unread(f"the item that was open is ended; {unread}").line() + b"\r\n"
-                say(self.replies, line, pending.awaited, pending.stored, pending.written)
+                _say(self.replies, line, pending.rests)
                 return
-            say(self.replies, _END, pending.awaited, pending.stored, pending.written)
+            _say(self.replies, self.replies.end, pending.rests)
         except Refused as refused:
             self._talk.refuse(refused)
 
@@ -495,13 +441,45 @@ def _note_nothing_open(talk: Talk, target: Target, queue: AnyQueue | None) -> No
         )  # fmt: skip
 
 
-def _peek_reply(
-    target: Target, numbered: bool, item: Item, reader: Subscription, end: bytes
-) -> bytes:
-    """Return the reply to a peek."""
+def _say(to: Replies | JointReply, data: bytes, rests: Rests | None) -> None:
+    """Reply after the record of the lease that the request ended, if it ended one."""
+    if rests is None:
+        to.say(data)
+    else:
+        to.hold(data, *rests)
+
+
+def _say_lease(
+    target: Target, lease: Lease, reader: Subscription, stored: int, written: int,
+    to: Replies | JointReply,
+) -> None:  # fmt: skip
+    """Reply with a leased item, after these records of its log as well."""
+    item, opens, numbered = lease.item, target.opens, target.numbered
+    number = (lease.token if opens else item.marker) if numbered else 0
+    log, own_stored, own_written = Leasing.rests(reader, lease, shows_token=numbered and opens)
+    stored = max(stored, own_stored)
+    written = max(written, own_written)
     if target.full:
-        return full_value(target.raw, item, end, item.marker, *reader.state_of(item.id))
-    return value(target.raw, item, end, item.marker if numbered else 0)
+        data = full_value(target.raw, item, to.end, number, LENT, lease.attempts)
+    else:
+        data = value(target.raw, item, to.end, number)
+    to.value_bytes += len(data)
+    to.hold(data, log, stored, written)
+    if opens:
+        reader.ready_line.said(lease)
+
+
+def _say_peek(
+    target: Target, item: Item, reader: Subscription, to: Replies | JointReply
+) -> None:
+    """Reply with an item that stays where it is."""
+    if target.full:
+        state = reader.state_of(item.id)
+        data = full_value(target.raw, item, to.end, item.marker, *state)
+    else:
+        data = value(target.raw, item, to.end, item.marker if target.numbered else 0)
+    to.value_bytes += len(data)
+    to.hold(data, reader.log, item.lsn)
 
 
 def _why_unread(target: Target, queue: AnyQueue | None, now_ms: int) -> str:

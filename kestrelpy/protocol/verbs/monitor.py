@@ -31,7 +31,7 @@ def monitor(talk: Talk, command: Monitor, now_ms: int) -> Iterator[bytes]:
     while left and len(talk.holder.leases) < talk.host.max_open_reads and not talk.closing:
         wait_ms = max(0, until_ms - talk.last_command_ms)
         target = Target(command.name, command.name, _OPEN, wait_ms)
-        yield from talk.fetch_to_end(Fetch([target], False), talk.last_command_ms)
+        yield from talk.fetch_to_end(Fetch([target]), talk.last_command_ms)
         lease = next(reversed(talk.holder.leases), None)
         if lease is None or lease in known:
             return  # its END is the end of the batch

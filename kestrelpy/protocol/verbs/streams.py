@@ -28,9 +28,8 @@ def refuse_stream(target: Target, queue: AnyQueue | None) -> None:
 
 
 def show_stream(
-    talk: Talk, browser: Browser, target: Target, numbered: bool, end: bytes,
-    to: Replies | JointReply,
-) -> Iterator[bytes]:  # fmt: skip
+    talk: Talk, browser: Browser, target: Target, to: Replies | JointReply
+) -> Iterator[bytes]:
     """Answer one key= with peek. While it has to wait it yields nothing; the caller resumes it."""
     counters = talk.broker.counters
     counters.cmd_peek += 1
@@ -43,15 +42,15 @@ def show_stream(
         item = yield from walk.at(queue, key, version)
     if queue is None or item is None or not walk.is_shown(queue, item):
         counters.get_misses += 1
-        to.say(end)
+        to.say(to.end)
         return
     counters.get_hits += 1
     to.value_bytes += item.size
-    number = version if numbered else 0
+    number = version if target.numbered else 0
     if target.full:
-        data = full_value(target.raw, item, end, number, *Browse(queue).state(item.id))
+        data = full_value(target.raw, item, to.end, number, *Browse(queue).state(item.id))
     else:
-        data = value(target.raw, item, end, number)
+        data = value(target.raw, item, to.end, number)
     to.hold(data, queue.log, item.lsn)
 
 

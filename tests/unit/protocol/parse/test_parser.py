@@ -46,7 +46,8 @@ def said(command: Command) -> tuple[object, ...]:
             command.noreply, command.body,
         )  # fmt: skip
     if isinstance(command, Fetch):
-        return (kind, command.numbered, command.token, *map(_target, command.targets))
+        numbered = command.targets[0].numbered
+        return (kind, numbered, command.token, *map(_target, command.targets))
     if isinstance(command, Delete):
         return (kind, command.name, command.token, command.noreply)
     if isinstance(command, Touch):
