@@ -532,7 +532,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
         protocol.parse.option_values.Tokens protocol.parse.option_values.ChildBegin
-        protocol.parse.option_values.BrowseView
+        protocol.parse.option_values.BrowseView protocol.parse.options.Option
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
         protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire

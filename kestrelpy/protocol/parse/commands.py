@@ -29,6 +29,7 @@ One rule: a command object is well formed; a malformed request becomes a `Bad` w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, Protocol
 
@@ -47,6 +48,7 @@ class Ending(Enum):
     DEFER = "defer"
 
 
+_NO_NUMBERS: Final[Mapping[str, int]] = {}
 _ENDINGS: Final = tuple((each.value, each) for each in Ending)
 
 
@@ -58,23 +60,25 @@ class Target:
 
     __slots__ = (
         "at_version", "begin", "dead", "delay", "ending", "full", "is_plain", "key", "lease_ms",
-        "name", "numbered", "once", "opens", "options", "parent", "peeks", "raw", "view", "wait_ms",
-        "why",
+        "name", "numbered", "numbers", "once", "opens", "options", "parent", "peeks", "raw", "view",
+        "wait_ms", "why",
     )  # fmt: skip
 
     def __init__(
-        self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
-        view: BrowseView | None = None, tokens: Tokens = NO_TOKENS, delay: Delay | None = None,
-        key: tuple[bytes, ...] = (), once: Once = NOTHING, begin: ChildBegin | None = None,
-        at_version: int = 0,
+        self, raw: bytes, name: bytes, options: frozenset[str] = frozenset(),
+        numbers: Mapping[str, int] = _NO_NUMBERS, view: BrowseView | None = None,
+        tokens: Tokens = NO_TOKENS, delay: Delay | None = None, key: tuple[bytes, ...] = (),
+        once: Once = NOTHING, begin: ChildBegin | None = None,
     ) -> None:  # fmt: skip
         self.raw = raw
         self.name = name
         self.parent = parent_of(name)  # of a fan-out child: the queue whose items it reads
         self.once = once
         self.begin = begin
-        self.at_version = at_version  # 0: the last one
         self.options = options
+        self.numbers = numbers  # the values of options that are one number
+        self.at_version = numbers.get("at_version", 0)  # 0: the last one
+        self.wait_ms = numbers.get("t", 0)
         self.opens = "open" in options
         self.peeks = "peek" in options
         self.dead = "dead" in options and "abort" not in options
@@ -85,7 +89,6 @@ class Target:
         self.delay = delay
         self.key = key
         self.view = view
-        self.wait_ms = wait_ms
         self.ending: Ending | None = None
         for word, ending in _ENDINGS:
             if word in options:
@@ -95,12 +98,16 @@ class Target:
     def sent_as(self, raw: bytes) -> Target:
         """Return the same target for a line that was sent in another form."""
         made = Target(
-            raw, self.name, self.options, self.wait_ms, self.view, NO_TOKENS, self.delay, self.key,
-            self.once, self.begin, self.at_version,
+            raw, self.name, self.options, self.numbers, self.view, NO_TOKENS, self.delay, self.key,
+            self.once, self.begin,
         )  # fmt: skip
         made.full, made.lease_ms, made.why = self.full, self.lease_ms, self.why
         made.numbered = self.numbered
         return made
+
+    def number(self, option: str) -> int:
+        """Return the value of an option that is one number; 0: the key has no such option."""
+        return self.numbers.get(option, 0)
 
     @property
     def takes(self) -> bool:

@@ -8,7 +8,8 @@ One rule: contradictions are refused here, before any state is looked at.
 from __future__ import annotations
 
 import difflib
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import parse_duration_ms
@@ -31,27 +32,65 @@ from kestrelpy.protocol.parse.set_conditions import NOTHING, parse_once, parse_w
 
 KEY_BYTES_MAX: Final = 250
 STORING: Final = "set"  # stands for every verb that stores
-_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
 _VIEWS: Final = frozenset({"after", "since", "n"})
 _BEGINS: Final = frozenset({"from", "since"})
-STORES: Final = DELAY_OPTIONS | once.WORDS | {"key"}  # declare goes alone
-# Options that no get may have.
-_NEVER_FETCHED: Final = ("declare", "upto", *sorted(once.WORDS))
-_KNOWN: Final = sorted(
-    _FLAGS | _VIEWS | _BEGINS | STORES | {"t", "lease", "token", "at_version", "upto"}
-)
-_HOMES: Final = {
-    "declare": "set, for instance set jobs/declare 0 0 <bytes>",
-    "key": "set and peek, for instance set jobs/key=A,B 0 0 <bytes>",
-    "id": "set, add, cas, replace and delete, for instance set jobs/id=4711 0 0 <bytes>",
-    "scope": "set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>",
-    "epoch": "set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>",
-    "expect": "set, for instance set acc/key=A/expect=3 0 0 <bytes>",
-    "confirm": "set, add, cas and replace, for instance set done/confirm 0 0 <bytes>",
-    "upto": "delete, for instance delete orders+cursor/upto=17",
-    "at_version": "peek, for instance gets acc/key=A/peek/at_version=3",
-}
 
+
+class Option(NamedTuple):
+    """What a key with this option may be, and how its value is read.
+
+    A verb finds a value that `number` reads by `Target.number`.
+    """
+
+    home: str = "get"  # what a refusal names that says where the option goes
+    is_fetched: bool = True  # a get may have it
+    is_stored: bool = False  # a verb that stores may have it
+    takes_value: bool = True
+    needs: tuple[str, ...] = ()  # it goes with one of these only
+    number: Callable[[str, str | None], int] | None = None
+
+
+def _condition(home: str) -> Option:
+    """Return an option that sets a condition of a storing verb."""
+    return Option(home, is_fetched=False, is_stored=True)
+
+
+# A new option of get: a row here, the verb that heeds it, and docs/protocol.md.
+OPTIONS: Final = {
+    "open": Option(takes_value=False),
+    "close": Option(takes_value=False),
+    "abort": Option(takes_value=False),
+    "defer": Option(takes_value=False),
+    "peek": Option(takes_value=False),
+    "full": Option(takes_value=False, needs=("peek", "open")),
+    "dead": Option(),
+    "t": Option(),
+    "lease": Option(),
+    "token": Option(),
+    "after": Option(),
+    "since": Option(),
+    "n": Option(),
+    "from": Option(),
+    "at_version": Option(
+        "peek, for instance gets acc/key=A/peek/at_version=3", number=parse_number
+    ),
+    "delay": Option(is_stored=True),
+    "at": Option(is_stored=True),
+    "key": Option("set and peek, for instance set jobs/key=A,B 0 0 <bytes>", is_stored=True),
+    "declare": Option(
+        "set, for instance set jobs/declare 0 0 <bytes>", is_fetched=False, takes_value=False
+    ),  # it goes alone, so it is not among those that are stored with others
+    "upto": Option("delete, for instance delete orders+cursor/upto=17", is_fetched=False),
+    "confirm": _condition("set, add, cas and replace, for instance set done/confirm 0 0 <bytes>"),
+    "epoch": _condition("set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>"),
+    "expect": _condition("set, for instance set acc/key=A/expect=3 0 0 <bytes>"),
+    "id": _condition(
+        "set, add, cas, replace and delete, for instance set jobs/id=4711 0 0 <bytes>"
+    ),
+    "scope": _condition("set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>"),
+}
+STORES: Final = frozenset(word for word, option in OPTIONS.items() if option.is_stored)
+_KNOWN: Final = sorted(OPTIONS)
 
 _PAGE: Final = "docs/protocol.md"
 # The longest option is half as long; the time of a comparison grows with both lengths.
@@ -86,7 +125,7 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
     name, _, rest = raw.partition(b"/")
     check_name(name)
     if not rest:
-        return Target(raw, name, frozenset(), 0), 0
+        return Target(raw, name), 0
     values: dict[str, str | None] = {}
     sent: dict[str, bytes] = {}
     for part in rest.split(b"/"):
@@ -99,7 +138,7 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
         sent[word] = part
     options = frozenset(values)
     key = parse_key(sent[KEY_OPTION]) if KEY_OPTION in options else ()
-    wait_ms = _wait(values["t"]) if "t" in values else 0
+    numbers = {"t": _wait(values["t"])} if "t" in values else {}
     is_child = bool(parent_of(name))
     begin = None
     if "from" in options or ("since" in options and is_child and "peek" not in options):
@@ -116,10 +155,10 @@ def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
     if verb != STORING:
         _refuse_stored(options, verb)
     said = parse_once(values, sent) if options & once.WORDS else NOTHING
-    at_version = parse_number("at_version", values["at_version"]) if "at_version" in values else 0
-    target = Target(
-        raw, name, options, wait_ms, view, tokens, delay, key, said, begin, at_version
-    )
+    for word, text in values.items():
+        if (read := OPTIONS[word].number) is not None:
+            numbers[word] = read(word, text)
+    target = Target(raw, name, options, numbers, view, tokens, delay, key, said, begin)
     return target, tokens.token
 
 
@@ -175,8 +214,7 @@ def refuse_later(word: str) -> None:
 
 def why_no_option(option: str, verb: str) -> str:
     """Return why this option does not go with this verb, and the verbs it goes with."""
-    home = _HOMES.get(option, "get")
-    return f"option {option} does not go with {verb}, but with {home}"
+    return f"option {option} does not go with {verb}, but with {OPTIONS[option].home}"
 
 
 def _why_long(raw: bytes) -> str:
@@ -191,9 +229,10 @@ def _split_option(part: bytes) -> tuple[str, str | None]:
     word = readable(word_bytes)
     value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
     refuse_later(word)
-    if word not in _KNOWN:
+    option = OPTIONS.get(word)
+    if option is None:
         raise UnknownOption(word)
-    if word in _FLAGS and value is not None and word != "dead":
+    if value is not None and not option.takes_value:
         raise ClientError(f"option {word} takes no value")
     return word, value
 
@@ -221,9 +260,9 @@ def _refuse_begin(options: frozenset[str], is_child: bool) -> None:
 
 def _refuse_stored(options: frozenset[str], verb: str) -> None:
     """Raise ClientError for options of storing verbs in a request that does not store."""
-    for option in _NEVER_FETCHED:
-        if option in options:
-            raise ClientError(why_no_option(option, verb))
+    for word, option in OPTIONS.items():
+        if word in options and not option.is_fetched:
+            raise ClientError(why_no_option(word, verb))
     if "key" in options and "peek" not in options:
         raise ClientError(why_no_option("key", verb))
 
@@ -240,8 +279,10 @@ def _refuse_contradiction(options: frozenset[str], begins: bool) -> None:
         raise ClientError(f"peek and {other} contradict each other")
     if "open" in options and endings and endings[0] != "close":
         raise ClientError(f"{endings[0]} and open contradict each other")
-    if "full" in options and not options & {"peek", "open"}:
-        raise ClientError("option full goes with peek and open")
+    for word in sorted(options):
+        needs = OPTIONS[word].needs
+        if needs and options.isdisjoint(needs):
+            raise ClientError(f"option {word} goes with {' and '.join(needs)}")
     views = [] if begins else sorted(options & _VIEWS)
     if views and "peek" not in options:
         raise ClientError(f"option {views[0]} goes with peek, for instance q/peek/after=0")

@@ -49,7 +49,6 @@ _PIECE_BYTES: Final = 64 << 10
 _END_OF_PUT: Final = re.compile(rb"\n\r?\n")
 _END_BYTES_KEPT: Final = 2  # the most of it that can come without its last byte
 _NUMBER_DIGITS_MAX: Final = 10
-_NO_OPTIONS: Final = frozenset[str]()
 
 
 class TextParser(Requests):
@@ -230,7 +229,7 @@ def _parse_put(line: bytes) -> StoreLine:
     lifetime_ms = _number("expiration time", words[2]) if len(words) > 2 else 0
     if lifetime_ms < 0:
         raise ClientError("Error parsing expiration time. 0 (never) or more milliseconds from now")
-    target = Target(name, name, _NO_OPTIONS, 0)
+    target = Target(name, name)
     made = StoreLine(target, b"set", 0, -(-lifetime_ms // 1000), 0, False, None)
     made.lifetime_ms = lifetime_ms
     return made

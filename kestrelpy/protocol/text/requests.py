@@ -99,7 +99,7 @@ def _fetch_next(talk: Talk, command: Next, now_ms: int) -> Iterator[bytes]:
         # A get closes the last of them itself.
         _confirm_oldest(talk, name, len(open_leases(talk, name)) - (not peeks), now_ms)
     form = talk.replies.form = ItemForm(name, talk.host.max_open_reads)
-    target = Target(name, name, _PEEK if peeks else _NEXT, command.wait_ms)
+    target = Target(name, name, _PEEK if peeks else _NEXT, {"t": command.wait_ms})
     yield from talk.fetch_to_end(Fetch([target]), now_ms)
     if form.is_unfit and not peeks:
         give_back_newest(talk)

@@ -30,7 +30,7 @@ def monitor(talk: Talk, command: Monitor, now_ms: int) -> Iterator[bytes]:
     known = set(talk.holder.leases)
     while left and len(talk.holder.leases) < talk.host.max_open_reads and not talk.closing:
         wait_ms = max(0, until_ms - talk.last_command_ms)
-        target = Target(command.name, command.name, _OPEN, wait_ms)
+        target = Target(command.name, command.name, _OPEN, {"t": wait_ms})
         yield from talk.fetch_to_end(Fetch([target]), talk.last_command_ms)
         lease = next(reversed(talk.holder.leases), None)
         if lease is None or lease in known:

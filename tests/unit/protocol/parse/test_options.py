@@ -6,9 +6,12 @@ import pytest
 
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Delete, Remove
+from kestrelpy.protocol.parse.option_values import parse_number
 from kestrelpy.protocol.parse.options import (
     KEY_BYTES_MAX,
+    OPTIONS,
     STORING,
+    Option,
     UnknownOption,
     nearest,
     parse_deletion,
@@ -131,3 +134,13 @@ def test_a_delete_names_one_thing(raw: bytes, words: str) -> None:
         parse_deletion(raw, False)
 
     assert str(caught.value).startswith(words)
+
+
+def test_a_row_is_all_that_a_new_option_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPTIONS, "x", Option("open", needs=("open",), number=parse_number))
+
+    assert parse_target(b"jobs/open/x=7").number("x") == 7
+    assert parse_target(b"jobs/open").number("x") == 0
+    with pytest.raises(ClientError, match="option x goes with open"):
+        parse_target(b"jobs/peek/x=7")
+    assert why_no_option("x", "touch") == "option x does not go with touch, but with open"
