@@ -4,7 +4,7 @@
              OF_KEY                the id counts for its key alone, not for the queue
              VERSION PREVIOUS      its version under its key, and the number of the item before it
              ORIGIN GENERATION     the item it was made of
-             CLIENT                its producer, as the client names itself
+             CLIENT ...            the texts of `ITEM_TEXTS` that its producer gave
 
 They are in the record of the item itself, so each is true if and only if the item was stored.
 
@@ -18,7 +18,16 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from journal.format.kinds import Tag
-from journal.format.meta import NUMBER_TAG, TEXT_TAG, Meta, decode_meta, encode_meta
+from journal.format.meta import (
+    NUMBER_TAG,
+    TEXT_TAG,
+    ItemTexts,
+    Meta,
+    decode_meta,
+    encode_meta,
+    text_tagged,
+    texts_of_item,
+)
 from journal.format.transfer import Origin, origin_of
 
 # A put that only says when it expires has so much meta: those are many, and looked at each.
@@ -29,15 +38,14 @@ _SCOPE: Final = int(Tag.SCOPE)
 _EPOCH: Final = int(Tag.EPOCH)
 _VERSION: Final = int(Tag.VERSION)
 _PREVIOUS: Final = int(Tag.PREVIOUS)
-_CLIENT: Final = int(Tag.CLIENT)
 _OF_KEY: Final = int(Tag.OF_KEY)
 _VERSION_TAGS: Final = Struct("<BHQBHQ")  # a version and a previous, as two number tags
 
 
 class ItemHeader(NamedTuple):
     """The header of one item. `id` b"": none, else `scope` and `epoch` are its; `version` 0: the
-    item has no key; `previous` 0: no item under that key before it is remembered; `client` b"": the
-    producer did not name itself; `of_key`: the id counts for the key of the item alone.
+    item has no key; `previous` 0: no item under that key before it is remembered; `texts` are those
+    that its producer gave; `of_key`: the id counts for the key of the item alone.
     """
 
     id: bytes = b""
@@ -46,8 +54,13 @@ class ItemHeader(NamedTuple):
     version: int = 0
     previous: int = 0
     origin: Origin | None = None
-    client: bytes = b""
+    texts: ItemTexts = ()
     of_key: bool = False
+
+    @property
+    def client(self) -> bytes:
+        """The producer, as it names itself; b"": it does not."""
+        return text_tagged(self.texts, Tag.CLIENT)
 
     @property
     def meta(self) -> bytes:
@@ -56,11 +69,11 @@ class ItemHeader(NamedTuple):
 
     def said(self, body_bytes: int) -> bytes:
         """Return `meta` of an item with this body size, which its origin's body need not have."""
-        id_, scope, epoch, version, previous, origin, client, of_key = self
-        if version and not id_ and origin is None and not client:  # most of those that have a key
+        id_, scope, epoch, version, previous, origin, texts, of_key = self
+        if version and not id_ and origin is None and not texts:  # most of those that have a key
             tags = _VERSION_TAGS.pack(_VERSION, 8, version, _PREVIOUS, 8, previous)
             return tags if previous else tags[: NUMBER_TAG.size]
-        if origin is not None and not (id_ or version or client):
+        if origin is not None and not (id_ or version or texts):
             return origin.said(body_bytes)  # of what is handed off, mostly
         meta = b""
         if id_:
@@ -72,14 +85,14 @@ class ItemHeader(NamedTuple):
             meta += NUMBER_TAG.pack(_VERSION, 8, version)
         if origin is not None:
             meta += origin.said(body_bytes)
-        if client:
-            meta += TEXT_TAG.pack(_CLIENT, len(client)) + client
-            if origin is not None:  # its last tag may be a higher one
-                meta = encode_meta(dict(sorted(decode_meta(meta).items())))
+        for tag, text in texts:
+            meta += TEXT_TAG.pack(tag, len(text)) + text
         if previous:
             meta += NUMBER_TAG.pack(_PREVIOUS, 8, previous)
         if of_key:
             meta += NUMBER_TAG.pack(_OF_KEY, 8, 1)
+        if texts and (origin is not None or texts[-1][0] > _PREVIOUS):  # their tags interleave
+            meta = encode_meta(dict(sorted(decode_meta(meta).items())))
         return meta
 
 
@@ -98,14 +111,14 @@ def item_header_of(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -
     said = decode_meta(meta) if said is None else said
     id_, version = said.get(Tag.ID, b""), said.get(Tag.VERSION, 0)
     origin = origin_of(meta, body_bytes) if Tag.ORIGIN in said else None
-    client = _text(said.get(Tag.CLIENT, b""))
-    if not (id_ or version or origin or client):
+    texts = texts_of_item(said)
+    if not (id_ or version or origin or texts):
         return None
     scope = said.get(Tag.SCOPE, b"") if id_ else b""  # else it is the name of a schedule
     epoch = said.get(Tag.EPOCH, 0) if scope else 0
     previous = said.get(Tag.PREVIOUS, 0)
     return ItemHeader(_text(id_), _text(scope), _number(epoch), _number(version), _number(previous),
-                 origin, client, bool(id_ and said.get(Tag.OF_KEY, 0)))  # fmt: skip
+                 origin, texts, bool(id_ and said.get(Tag.OF_KEY, 0)))  # fmt: skip
 
 
 def _text(value: int | bytes) -> bytes:

@@ -3,7 +3,8 @@
 Numbers are part of the format and are never used again. FORMAT.md has the table of the fields of
 each kind, and a test holds it equal to this file.
 
-One rule: a program that interprets records takes its sets of kinds from `TABLE`.
+One rule: a program that interprets records takes its sets of kinds from `TABLE`, and the texts of
+an item from `ITEM_TEXTS`.
 """
 
 from __future__ import annotations
@@ -203,6 +204,18 @@ class Tag(IntEnum):
     RUNS_MS = 35  # u64, running clock: the end of a duration; without it the time is a date
 
 
+class TextRow(NamedTuple):
+    """A text that a producer gives with an item. It decides nothing: it is stored as it is, moves
+    with the item, and is shown to whoever reads the item.
+    """
+
+    name: str
+    tag: Tag
+
+
+# A new row needs a tag of its own from 128 on, and a line in FORMAT.md; no module names the text.
+ITEM_TEXTS: Final = (TextRow("client", Tag.CLIENT),)
+TEXT_TAGS: Final = tuple(sorted(row.tag for row in ITEM_TEXTS))
 TAGS: Final = {int(tag): tag for tag in Tag}  # quicker than asking the enumeration
 NUMBER_TAGS: Final = frozenset(
     {

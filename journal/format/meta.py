@@ -14,7 +14,7 @@ import struct
 from typing import Final, NamedTuple
 
 from journal.errors import NewerFormat
-from journal.format.kinds import NUMBER_TAGS, TAGS, Tag
+from journal.format.kinds import NUMBER_TAGS, TAGS, TEXT_TAGS, Tag
 
 _U64: Final = struct.Struct("<Q")
 TEXT_TAG: Final = struct.Struct("<BH")  # a tag and how long its value is, which follows
@@ -23,10 +23,11 @@ NUMBER_TAG: Final = struct.Struct("<BHQ")  # a tag, 8, and its value
 _EXPIRES: Final = Tag.EXPIRES_MS
 _KEY: Final = Tag.KEY
 _ID: Final = Tag.ID
-_CLIENT: Final = Tag.CLIENT
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 
 Meta = dict[Tag, int | bytes]
+ItemTexts = tuple[tuple[Tag, bytes], ...]  # those that an item has, by rising tag; none is empty
+_TEXT_TAGS: Final = frozenset(TEXT_TAGS)
 
 
 def encode_meta(meta: Meta) -> bytes:
@@ -76,20 +77,36 @@ class PutMeta(NamedTuple):
     expires_ms: int = 0
     key: bytes = b""
     dedupe_id: bytes = b""
-    client: bytes = b""
+    texts: ItemTexts = ()
 
 
 def said_of_put(meta: bytes, said: Meta | None = None) -> PutMeta:
     """Return what the meta of a put says; `said` is the meta decoded, if the caller has that."""
     said = decode_meta(meta) if said is None else said
     expires_ms, key = said.get(_EXPIRES, 0), said.get(_KEY, b"")
-    id_, client = said.get(_ID, b""), said.get(_CLIENT, b"")
+    id_ = said.get(_ID, b"")
     return _new(PutMeta, (
         expires_ms if isinstance(expires_ms, int) else 0,
         key if isinstance(key, bytes) else b"",
         id_ if isinstance(id_, bytes) else b"",
-        client if isinstance(client, bytes) else b"",
+        texts_of_item(said),
     ))  # fmt: skip
+
+
+def texts_of_item(said: Meta) -> ItemTexts:
+    """Return the texts that the meta of a put has."""
+    if _TEXT_TAGS.isdisjoint(said):  # nearly always
+        return ()
+    found = ((tag, said.get(tag)) for tag in TEXT_TAGS)
+    return tuple((tag, text) for tag, text in found if isinstance(text, bytes) and text)
+
+
+def text_tagged(texts: ItemTexts, tag: Tag) -> bytes:
+    """Return the text with this tag; b"": the item has none."""
+    for each, text in texts:
+        if each == tag:
+            return text
+    return b""
 
 
 # DONE, EXPIRED, DISCARDED, CANCELLED and MOVED say in `small` how large the body was that they

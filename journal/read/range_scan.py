@@ -22,11 +22,14 @@ from journal.format import (
     FILE_HEADER_BYTES,
     HEADER_BYTES,
     SMALL_BYTES,
+    ItemTexts,
     Kind,
     PutMeta,
     Record,
+    Tag,
     padded,
     said_of_put,
+    text_tagged,
 )
 from journal.read.cursor import next_frame
 from journal.read.seek import Extent
@@ -52,7 +55,7 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 class Put(NamedTuple):
     """An item as a read of the log returns it. Times are on the wall clock, `expires_ms` 0: never.
 
-    `marker` is 0 if it was put delayed; `key`, `dedupe_id` and `client` are b"" for none.
+    `marker` is 0 if it was put delayed; `key` and `dedupe_id` are b"" for none.
     """
 
     id: int
@@ -63,7 +66,12 @@ class Put(NamedTuple):
     expires_ms: int = 0
     key: bytes = b""
     dedupe_id: bytes = b""
-    client: bytes = b""
+    texts: ItemTexts = ()
+
+    @property
+    def client(self) -> bytes:
+        """The producer, as it names itself; b"": it does not."""
+        return text_tagged(self.texts, Tag.CLIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +233,10 @@ class _Walk:
                     since_ms = 0
                     if meta_bytes:
                         said = said_of_put(data[at + HEADER_BYTES : body_at])
-                    expires_ms, key, dedupe_id, client = said
+                    expires_ms, key, dedupe_id, texts = said
                     puts.append(_new(Put, (
                         item, place, small, time_ms, data[body_at:end], expires_ms, key, dedupe_id,
-                        client,
+                        texts,
                     )))  # fmt: skip
                 seen = item
                 if item == last or len(puts) > most:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format import NUMBER_TAG, TEXT_TAG, ItemHeader, Origin, Tag
+from journal.format import NUMBER_TAG, TEXT_TAG, ItemHeader, ItemTexts, Origin, Tag
 from journal.store import Put
 
 _EXPIRES: Final = int(Tag.EXPIRES_MS)
@@ -71,16 +71,16 @@ class Item:
         return self.header.origin if self.header is not None else None
 
     @property
-    def client(self) -> bytes:
-        """The producer, as it names itself; b"": it does not."""
-        return self.header.client if self.header is not None else b""
+    def texts(self) -> ItemTexts:
+        """The texts that its producer gave."""
+        return self.header.texts if self.header is not None else ()
 
     @property
     def put(self) -> Put:
         """The item in the form that a read of the log returns."""
         return _new(Put, (
             self.id, self.marker, self.flags, self.stored_ms, self.body, self.expires_ms, self.key,
-            self.header.id if self.header is not None else b"", self.client,
+            self.header.id if self.header is not None else b"", self.texts,
         ))  # fmt: skip
 
     def said(self, due_ms: int = 0, nominal: bytes = b"") -> bytes:

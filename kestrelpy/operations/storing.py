@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from journal.format import ItemHeader, Origin
+from journal.format import ItemHeader, ItemTexts, Origin
 from kestrelpy.core import NO_KEY, AnyQueue, Broker, Delay
 from kestrelpy.errors import ClientError, ItemRefused
 from kestrelpy.operations.children import Children
@@ -25,7 +25,8 @@ class Terms(NamedTuple):
 
     `key` has the values that the producer names; with `id_of_key` the id counts for that key alone,
     and not for the queue. `expects` goes with a key, and is the version that it must have,
-    ANY_VERSION: one at least; None: any will do. `expires_ms` is on the wall clock, 0: never.
+    ANY_VERSION: one at least; None: any will do. `texts` are stored as they are. `expires_ms` is on
+    the wall clock, 0: never.
     """
 
     flags: int = 0
@@ -38,7 +39,7 @@ class Terms(NamedTuple):
     expects: int | None = None
     only_if_empty: bool = False
     origin: Origin | None = None
-    client: bytes = b""
+    texts: ItemTexts = ()
     id_of_key: bool = False
 
     @property
@@ -94,9 +95,9 @@ class Storing:
         if terms.key or keys.rule is not None:
             key = keys.key_of(queue.name, terms.key, body)
         header = None
-        if terms.id or terms.client or terms.origin is not None:
+        if terms.id or terms.texts or terms.origin is not None:
             header = _new(ItemHeader, (
-                terms.id, terms.scope, terms.epoch, 0, 0, terms.origin, terms.client,
+                terms.id, terms.scope, terms.epoch, 0, 0, terms.origin, terms.texts,
                 terms.id_of_key,
             ))  # fmt: skip
         flags, expires_ms, delay = terms.flags, terms.expires_ms, terms.delay

@@ -526,6 +526,7 @@ _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
         journal.format.key.Type journal.format.kinds.Effect journal.format.kinds.Kind
         journal.format.kinds.KindRow journal.format.kinds.Says journal.format.kinds.Tag
+        journal.format.kinds.TextRow
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
         core.index.waiters.Want core.subscription.where.Where core.transfer.transfer.TransferState
         core.transfer.transfer.Event core.transfer.transfer.TransferEffect

@@ -17,6 +17,7 @@ from typing import Final
 from journal.format import (
     DELIVERY_MAX,
     NUMBER_TAG,
+    TEXT_TAG,
     ItemHeader,
     Kind,
     Meta,
@@ -58,7 +59,9 @@ def meta_most(header: ItemHeader | None, key: bytes) -> int:
     if header is None:
         return _PLAIN_BYTES + len(key)
     size = _PLAIN_BYTES + _HEADER_BYTES + len(key)
-    size += len(header.id) + len(header.scope) + len(header.client)
+    size += len(header.id) + len(header.scope)
+    for _, text in header.texts:
+        size += TEXT_TAG.size + len(text)
     return size if header.origin is None else size + _ORIGIN_BYTES + len(header.origin.queue)
 
 

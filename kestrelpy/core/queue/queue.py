@@ -214,7 +214,7 @@ class Queue(QueueState):
             written = versions.unused()
         version, previous, _ = written
         if header is None:  # the item has a key, and no other header
-            header = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None, b"", False))
+            header = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None, (), False))
             versions._apply_written(key, version + 1, self.next_number, unix_ms)
         else:
             if key:

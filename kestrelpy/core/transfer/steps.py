@@ -190,7 +190,7 @@ class TransferTarget:
         expires_ms = item.expires_ms if item.expires_ms > unix_ms else 0
         if life_ms is not None:
             expires_ms = unix_ms + life_ms if life_ms else 0
-        copy, header = queue.next_number, ItemHeader(origin=origin, client=item.client)
+        copy, header = queue.next_number, ItemHeader(origin=origin, texts=item.texts)
         lsn = queue.put(item.body, item.flags, expires_ms, now_ms, key, header=header)
         if lsn == NOT_STORED:
             raise ClientError(f"queue {name.decode('ascii')} is full")

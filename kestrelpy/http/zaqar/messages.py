@@ -17,6 +17,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from journal.format import Tag
 from journal.store import Put
 from kestrelpy.core import AnyQueue, Delay, Lease, QueueLife, Want
 from kestrelpy.durations import shown
@@ -116,7 +117,7 @@ def _store(
             unix_ms = now_ms + broker.clock.offset_ms
             terms = Terms(
                 expires_ms=unix_ms + ttl * 1000, delay=Delay(delay * 1000) if delay else None,
-                client=ask.client,
+                texts=((Tag.CLIENT, ask.client),),
             )  # fmt: skip
             if target is None:
                 target = storing.queue(name, terms, body, now_ms)

@@ -26,7 +26,8 @@ def stamps(draw: st.DrawFn) -> ItemHeader:
     version = draw(st.integers(0, 1 << 52))
     previous = draw(st.integers(0, 1 << 52)) if version else 0
     client = draw(st.binary(max_size=9))
-    return ItemHeader(id_, scope, epoch, version, previous, draw(st.none() | ORIGINS), client)
+    texts = ((Tag.CLIENT, client),) if client else ()
+    return ItemHeader(id_, scope, epoch, version, previous, draw(st.none() | ORIGINS), texts)
 
 
 @given(stamps(), st.integers(0, 1 << 50))
@@ -43,6 +44,13 @@ def test_its_tags_rise_and_stand_once_each(header: ItemHeader) -> None:
     tags = list(decode_meta(header.meta))
 
     assert tags == sorted(set(tags))
+
+
+def test_a_text_with_a_high_tag_stands_after_the_other_tags() -> None:
+    # RUNS_MS stands for the tag of a text: all texts so far have a lower one than PREVIOUS.
+    header = ItemHeader(version=3, previous=2, texts=((Tag.RUNS_MS, bytes(8)),))
+
+    assert [*decode_meta(header.meta)] == [Tag.VERSION, Tag.PREVIOUS, Tag.RUNS_MS]
 
 
 def test_the_time_of_a_schedule_is_no_id_and_an_id_is_no_time_of_a_schedule() -> None:

@@ -143,7 +143,7 @@ def test_the_observer_gets_all_that_a_put_says() -> None:
     writer.queue.live[1] = 1
     writer.commit()
     assert scan_all(writer) == [
-        Put(1, 1, 42, TIME_MS + 1, b"body", TIME_MS + 7, client=b"me")
+        Put(1, 1, 42, TIME_MS + 1, b"body", TIME_MS + 7, texts=((Tag.CLIENT, b"me"),))
     ]
 
 
