@@ -13,8 +13,8 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import Meta, decode_meta, encode_meta
 from journal.format.record import Draft, Record
 
-# Passed over when a reservation may be among what was damaged: more than were ever issued between
-# two that are known, and room for two million such accidents below 2^53.
+# How many tokens are skipped if a damaged record may have reserved some: more than were ever issued
+# between two known reservations, and small enough for two million such skips below 2^53.
 TOKENS_SKIPPED: Final = 1 << 32
 
 

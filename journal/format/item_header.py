@@ -30,7 +30,7 @@ from journal.format.meta import (
 )
 from journal.format.transfer import Origin, origin_of
 
-# A put that only says when it expires has so much meta: those are many, and looked at each.
+# The meta of a put with nothing but an expiry has this size: there are many, and each is looked at.
 _EXPIRY_META_BYTES: Final = 11
 _EXPIRES: Final = int(Tag.EXPIRES_MS)
 _ID: Final = int(Tag.ID)
@@ -68,7 +68,7 @@ class ItemHeader(NamedTuple):
         return self.said(self.origin.body_bytes if self.origin is not None else 0)
 
     def said(self, body_bytes: int) -> bytes:
-        """Return `meta` of an item with this body size, which its origin's body need not have."""
+        """Return `meta` of an item with this body size; the body of its origin may have another."""
         id_, scope, epoch, version, previous, origin, texts, of_key = self
         if version and not id_ and origin is None and not texts:  # most of those that have a key
             tags = _VERSION_TAGS.pack(_VERSION, 8, version, _PREVIOUS, 8, previous)

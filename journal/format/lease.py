@@ -121,8 +121,8 @@ class LeaseEntry(NamedTuple):
 
 
 def heard_ms(time_ms: int, end_ms: int, runs_ms: int) -> int:
-    """Return the running clock at `time_ms`, of which a record says that something ends at `end_ms`
-    by the wall clock and at `runs_ms` by the running clock; 0: it does not say the latter."""
+    """Return the running clock at `time_ms`, the time of a record that gives one end by two clocks:
+    `end_ms` by the wall clock, `runs_ms` by the running clock (0: not given; then return 0)."""
     return max(runs_ms - (end_ms - time_ms), 0) if runs_ms else 0
 
 

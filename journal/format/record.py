@@ -13,7 +13,7 @@ only some records have, as tag-length-value) and `body` (what the client stored)
      +------+------+-------+-------+------+---------------------------
 
 Little-endian. `length` counts header, meta and body; the next frame starts at the next multiple
-of 8. `crc32` comes first and covers all of `length` behind itself, so that one call checks a
+of 8. `crc32` comes first and covers all of `length` after itself, so that one call checks a
 frame. `journal`, `segment` and `offset` say where the frame belongs, so a recycled or misplaced
 block never parses. What `number` and `small` mean depends on the kind: FORMAT.md has the table,
 and a test holds it equal to `kinds`.

@@ -19,7 +19,7 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import Meta, decode_meta, encode_meta
 from journal.format.record import Draft, Record
 
-# A put that only says when it expires has so much meta: those are many, and looked at each.
+# The meta of a put with nothing but an expiry has this size: there are many, and each is looked at.
 _EXPIRY_META_BYTES: Final = 11
 
 

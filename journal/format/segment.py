@@ -33,7 +33,7 @@ VERSION: Final = 8
 FILE_HEADER_BYTES: Final = 64
 FOOTER_SPACE_BYTES: Final = 512
 SUFFIX: Final = ".segment"
-SUFFIX_RECYCLED: Final = ".recycled"  # behind a segment's name: waits for its next life
+SUFFIX_RECYCLED: Final = ".recycled"  # ends the name of a segment's file that waits for reuse
 
 # What a file holds. All of them hold frames.
 LOG: Final = 0  # records as they came

@@ -58,7 +58,7 @@ _PLACED: Final = struct.Struct("<4Q")  # item, place, marker, bytes
 _DELAYED: Final = struct.Struct("<4Q")  # item, due, bytes, due by the running clock
 _OLD_DELAYED: Final = struct.Struct("<3Q")  # before version 8
 # What `small` of a READER says.
-TAKES: Final = 0  # what is put from now on is for it too
+TAKES: Final = 0  # it takes items that are put from now on
 GONE: Final = 2  # the queue was deleted, and is there for its children alone
 AGAIN: Final = 3  # the deleted queue was made again: its own line sees items after the floor
 STOPS: Final = 1  # it takes nothing more: a child is gone, the queue's own line only passes on
@@ -98,7 +98,7 @@ class ReaderState:
     placed: Iterable[PlacedEntry] = ()
     held: dict[int, bytes] = field(default_factory=dict)
     ageless: IdSet = field(default_factory=IdSet)  # live, and without the expiry of their puts
-    heard_ms: int = 0  # the running clock then, as far as its delayed items say it
+    heard_ms: int = 0  # the running clock then; 0: no delayed item has it
 
     def drafts(self, time_ms: int) -> Iterator[Draft]:
         """Yield its block."""
@@ -157,7 +157,7 @@ class Beginning:
 
 
 def _delayed(data: bytes, count: int) -> list[DelayedEntry]:
-    """Return so many entries; before version 8 they had no `runs_ms`. Raises struct.error."""
+    """Return `count` entries; before version 8 they had no `runs_ms`. Raises struct.error."""
     is_old = len(data) == count * _OLD_DELAYED.size
     layout = _OLD_DELAYED if is_old else _DELAYED
     each = ((*entry, 0)[:4] for entry in layout.iter_unpack(data))

@@ -32,7 +32,7 @@ BUSY_MS: Final = 2  # until the broker checks again whether the items at the fro
 
 
 class GoneHolders:
-    """Holders that nobody uses any more, with leases that are still to be nacked; `alarm` rings
+    """Holders whose connections are gone, with leases that are still to be nacked; `alarm` rings
     until there are none."""
 
     __slots__ = ("alarm", "holders")
@@ -98,12 +98,12 @@ class Broker(Lifecycle):
             if queue is not None and waiter.line and (
                 queue.reader.paused or queue.policy.max_leased is not None
             ):
-                # The pause or the limit may have held this waiter up, and a peek behind it may
-                # have waited for its turn alone.
+                # The pause or the limit may have held this waiter up. A peek after it in the line
+                # needs neither: it may have waited only because this waiter was before it.
                 queue.reader.alarm.need(AT_ONCE_MS)
 
     def refuse_waits(self, why: str) -> None:
-        """End every wait for an item, `why` is the answer: no item is handed out any more.
+        """End every wait for an item with the answer `why`: no more items are handed out.
 
         10,000 waits take 10 ms; the shell answers some of them in each turn.
         """
@@ -121,7 +121,7 @@ class Broker(Lifecycle):
         if waiter.want is Want.OBSERVE:
             self.give_up(waiter)
             if queue is not None and waiter.after < queue.reader.latest_marker:
-                waiter.owner = queue.reader  # there are items: its turn was near
+                waiter.owner = queue.reader  # there are items: a later turn would have served it
             self._answer_nothing(waiter)
             return
         lends = waiter.want is not Want.PEEK
@@ -129,9 +129,9 @@ class Broker(Lifecycle):
             queue.reader.is_busy(now_ms, waiter.dead, lends)
             or queue.reader.waiters.wants_token(waiter.dead)
         ):
-            # The items at the front have to be cleared away or read back. An item may stand after
-            # them, so the answer "nothing" would not be true yet. Or the first waiter has waited
-            # for room, and has it since the last write.
+            # The items at the front have to be cleared away or read back first. An item may follow
+            # them, so the answer "nothing" may be wrong. Or the first waiter has waited for room,
+            # and got it with the last write.
             queue.reader.first(now_ms, waiter.dead)
             queue.reader.serve(now_ms)
             if waiter.done:
@@ -141,7 +141,7 @@ class Broker(Lifecycle):
                 return
         self.give_up(waiter)
         if queue is not None and waiter.want is Want.PEEK:
-            # The peek may have waited for its turn alone, behind waiters that are held up.
+            # The peek may have waited only because waiters before it in the line are held up.
             waiter.item, waiter.owner = queue.reader.first(now_ms, waiter.dead), queue.reader
         self._answer_nothing(waiter)
 
@@ -151,8 +151,8 @@ class Broker(Lifecycle):
         """Nack everything leased to `holder`; the items return in their original order. Return a
         holder without leases, with which its client may go on.
 
-        Of thousands of leases the oldest are nacked now, and some more at each tick. Until then
-        they are still those of `holder`: to look at each of them here would block the loop.
+        With thousands of leases it nacks the oldest now, and each tick nacks some more, because all
+        of them at once would block the loop. Until then the others still belong to `holder`.
         """
         self._nack_some(holder, TICK_STEPS_MAX, now_ms)
         if not holder.leases:

@@ -19,7 +19,7 @@ from __future__ import annotations
 class ClockOffset:
     """The offsets, shared by all queues of a broker.
 
-    `last_ms` is the end of the last duration that any record says, by the running clock.
+    `last_ms` is the latest end of a duration in any record, by the running clock.
     """
 
     __slots__ = ("last_ms", "offset_ms", "running_ms")

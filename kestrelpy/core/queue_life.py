@@ -6,7 +6,7 @@
 A queue with children that is deleted and made again is the same object, and not deleted any more:
 its children go on in the same log. It has a new subscription of its own then.
 
-One rule: what was found in one life of a queue is not answered of the next one.
+One rule: facts found in one life of a queue are no answer for the next one.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ it runs. For times that it missed it puts the last one, all of them (at most the
 none, as `catch_up` says. After the clock is set back, a schedule puts nothing until the clock has
 passed the latest time already put; it says so from the first such time on.
 
-The times of another line begin when the server first runs it: nothing is put for the past, by a
-reload or over a restart. So the log knows the line as well: a watermark of its own, in which a
-later line is always greater.
+The times of a changed line begin when the server first runs it: after a reload or a restart nothing
+is put for the past. So the log knows the line as well: by a second watermark, which is greater for
+each later line.
 
     scope b"nightly" 0 b"line"    epoch: the second in which it came into force, and a hash of it
 

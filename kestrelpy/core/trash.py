@@ -26,7 +26,8 @@ _SOON_MS: Final = 1
 
 
 class Passing(Protocol):
-    """A structure of which a part stays: `pop` takes an entry out and puts it where it belongs."""
+    """A structure with entries that are still needed: `pop` takes the next entry out, and puts it
+    where it belongs."""
 
     def __len__(self) -> int: ...
 
@@ -58,7 +59,7 @@ class Trash:
             self.alarm.need(0)
 
     def take_all(self, piles: Sequence[Pile], count: int) -> None:
-        """As `take`, of the parts of one structure with so many objects."""
+        """As `take`, of the parts of one structure that has `count` objects."""
         if count > SMALL:
             self._piles += piles
             self.alarm.need(0)

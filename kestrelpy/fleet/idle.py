@@ -24,9 +24,10 @@ def claim_idle(
     may_resume: bool = False, clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,
 ) -> Claim:  # fmt: skip
-    """Claim the slice when its owner has released it, or has said nothing for its `takeover`.
+    """Claim the slice when its owner has released it, or has been silent for its `takeover`.
 
-    `may_resume`: also where a data directory was being moved in. Raise SliceOwned or OSError.
+    `may_resume`: claim it even if an import of a data directory has not ended. Raise SliceOwned or
+    OSError.
     """
     seen: OwnerSeen | None = None
     while True:

@@ -5,10 +5,10 @@
        └──────────── a new process ◀── it ends: another has claimed, or it was stopped ◀─┘
 
 An owner commits a beat four times in `takeover`. It answers nothing while its last commit is older
-than that, less a margin, by its own clock: a process that was stopped hands nothing out when it
-wakes, before the engine has said that it still owns the slice.
+than `takeover`, less a margin, by its own clock. So a process that was stopped and wakes hands
+nothing out until the engine has said that it still owns the slice.
 
-One rule: clocks decide when somebody claims. Whether an owner may still commit, its epoch decides.
+One rule: clocks decide when a standby claims; the epoch decides whether an owner may still commit.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ log = logging.getLogger("kestrelpy.fleet")
 BEATS: Final = 4  # in `takeover`
 # Clocks of two machines run at rates that differ by less than this part of `takeover`.
 MARGIN: Final = 0.2
-LEAVES: Final = 10  # times `takeover`: so long a member leaves what it was asked to release
-_LOOKS: Final = 10  # of a standby, in `takeover`, or more
-_LOOK_SECONDS_MAX: Final = 0.1  # so soon it sees that an owner released the slice
+LEAVES: Final = 10  # times `takeover`: a member that had to release a slice leaves it that long
+_LOOKS: Final = 10  # the least number of looks of a standby in `takeover`
+_LOOK_SECONDS_MAX: Final = 0.1  # the longest time until it sees that an owner released the slice
 
 
 class OwnerSeen(NamedTuple):
-    """What a standby saw of the owner, and since when by its own clock it has not changed."""
+    """The owner as a standby saw it, and since when it has not changed, by the standby's clock."""
 
     owner: Owner | None
     since_s: float
@@ -60,9 +60,9 @@ def look(before: OwnerSeen | None, owner: Owner | None, now_s: float) -> OwnerSe
 def may_claim(
     seen: OwnerSeen, takeover_s: float, now_s: float, member: Member | None = None
 ) -> bool:
-    """True if nobody owns the slice, or its owner says nothing any more.
+    """True if no member owns the slice, or its owner has been silent for too long.
 
-    It may answer for as long as its own `takeover` allows, whatever this member's is. A member that
+    An owner may be silent for its own `takeover`, even if this member's is shorter. A member that
     was asked to release the slice leaves it to the others for a while.
     """
     owner, waited_s = seen.owner, now_s - seen.since_s
@@ -86,7 +86,7 @@ class Standby(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Return why this process serves nobody, and who does."""
+        """Return why this process does not serve, and which member does."""
         if self.trouble:
             return f"standby: the engine does not answer: {self.trouble}"
         if self.fault:
@@ -122,7 +122,7 @@ class FleetMember:
         clock: Callable[[], float] = time.monotonic, is_threaded: bool = True,
         wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """Without a thread whoever waits commits, for tests that know no threads."""
+        """With `is_threaded` False the caller of a wait commits, for tests without threads."""
         self.files = files
         self.member = member
         self.takeover_s = takeover_s
@@ -146,16 +146,16 @@ class FleetMember:
         return self.files.commits
 
     def try_to_claim(self) -> Standby | None:
-        """Look at the owner, and claim the slice if it says nothing any more; None: claimed."""
+        """Look at the owner, and claim the slice if it is silent for too long; None: claimed."""
         try:
             owner = self._look()
             now_s = self._clock()
             self._seen = seen = look(self._seen, owner, now_s)
             may = may_claim(seen, self.takeover_s, now_s, self.member)
             fault = self._prepare_cache(may)
-            if fault or not may:  # who cannot serve takes nothing from those who can
+            if fault or not may:  # a member that cannot serve does not claim
                 return Standby(owner, "", fault, self._since(owner))
-            # Not if the owner has committed since: it may be heard again by now.
+            # The claim fails if the owner has committed since: it may be alive.
             known = (owner.epoch, owner.seq) if owner else (0, None)
             claim = self._engine.claim(SLICE, self.member, *known)
             self._take_over(claim, now_s)
@@ -176,7 +176,7 @@ class FleetMember:
         return self._standby_of[1]
 
     def _prepare_cache(self, begins: bool) -> str:
-        """Keep others out of the cache, and begin with an empty one; return why that cannot be."""
+        """Lock the cache, and begin with an empty one; return why that is not possible, or ""."""
         try:
             self.files.lock_cache()
             if begins:
@@ -220,7 +220,7 @@ class FleetMember:
         log.info("slice %d is ours: epoch %d", claim.slice, claim.epoch)
 
     def is_sure(self) -> bool:
-        """True if nobody else can own the slice now, as far as a clock can say."""
+        """True if no other member can own the slice now, by the clocks."""
         commits = self.files.commits
         if commits is None:
             return True  # a standby says nothing of the data
@@ -248,7 +248,7 @@ class FleetMember:
 
     @property
     def is_fenced(self) -> bool:
-        """True if this process owned the slice, and owns it no more."""
+        """True if this process owned the slice, and no longer does."""
         return self.files.commits is not None and self.files.commits.failure is not None
 
     def release(self) -> None:

@@ -3,10 +3,10 @@
     closed: standby ──claimed──▶ open ──the engine does not answer──▶ closed ──it does──▶ open
                                    └── another process has claimed ──▶ closed, and the process ends
 
-What was being answered when the engine fell silent is answered when it has said that this process
-still owns the data, or never.
+Requests that were under way when the engine fell silent get their answers when the engine has said
+that this process still owns the data, or never.
 
-One rule: behind a closed door nothing is executed, and nothing is sent.
+One rule: while the door is closed nothing is executed, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ NOT_LOOKED: Final = "standby: nobody has looked yet who owns the data"
 
 
 class Membership:
-    """Owned by the loop's thread. `close` gets the sentence to say at the door, and the address of
-    who serves instead; "": it is open, or nobody is known."""
+    """Owned by the loop's thread. `close` gets the sentence to say at the door ("": the door is
+    open), and the address of the member that serves instead ("": none is known)."""
 
     def __init__(
         self, member: FleetMember | None, close: Callable[[str, str], None],
@@ -55,12 +55,12 @@ class Membership:
 
     @property
     def gate(self) -> Callable[[], bool] | None:
-        """What is asked before anything is sent; None: nobody else can own the data."""
+        """The question to ask before anything is sent; None: no other process can own the data."""
         return self.may_answer if self.is_fleet else None
 
     @property
     def is_fenced(self) -> bool:
-        """True if this process owned the data, and owns it no more."""
+        """True if this process owned the data, and no longer does."""
         return self._member is not None and self._member.is_fenced
 
     @property
@@ -69,7 +69,7 @@ class Membership:
         return (self.is_fenced or self._was_asked) and not self.must_end
 
     def may_answer(self) -> bool:
-        """True if nobody else can own the data now."""
+        """True if no other process can own the data now."""
         return self._member is None or self._member.is_sure()
 
     async def stand_by(self, ending: asyncio.Event) -> bool:
@@ -97,8 +97,8 @@ class Membership:
         self._close("", "")
 
     async def watch(self) -> None:
-        """Close the door while the engine does not answer; end when the data is somebody else's, or
-        is to be."""
+        """Close the door while the engine does not answer; end when another process owns the data,
+        or an operator wants that."""
         await asyncio.gather(self._watch_engine(), self._watch_operator())
 
     async def _watch_engine(self) -> None:
@@ -129,7 +129,7 @@ class Membership:
                 return
 
     def _say_refusals(self, member: FleetMember, now_s: float) -> None:
-        """Log now and then that the local disk refuses: that costs time, and nothing else."""
+        """Log now and then that the local disk refuses bytes: reads are slower, nothing is lost."""
         count, reason = member.refusals
         if count > self._refusals and now_s >= self._refusals_next_s:
             self._refusals, self._refusals_next_s = count, now_s + REFUSALS_SECONDS

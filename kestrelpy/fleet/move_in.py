@@ -3,9 +3,8 @@
     claim, "importing" ──▶ a.new, a, b.new, b ... ──▶ compared ──▶ verified ──▶ released: served
           └──────────────── killed anywhere: the next run goes on ◀──┘
 
-While the slice is marked as importing no daemon claims it. A file of the slice that has the bytes
-of the one in the folder is kept, and any other one goes, so that a second run ends what a first
-began.
+While the slice is marked as importing no daemon claims it. A run keeps the files of the slice that
+are equal to those in the folder, and removes all others. So a second run ends what a first began.
 
 One rule: the mark is taken away in the same commit that releases the slice, when all is verified.
 """
@@ -73,7 +72,7 @@ def inventory(files: Files, folder: str) -> list[SourceFile]:
             path.endswith(SUFFIX_NEW) or path in _OWN or top.endswith(_REMOVED)
             or top.startswith(_CACHE)
         ):  # fmt: skip
-            continue  # a start removes it, or makes it anew
+            continue  # a start removes it, or makes it again
         whole = os.path.join(folder, path)
         if not stat.S_ISREG(mode):
             raise JournalError(f"{whole}: only plain files can be moved, no links")

@@ -1,12 +1,12 @@
-"""A slice of an engine moved into a folder: whole beside it first, then checked, then renamed.
+"""A slice of an engine moved into a folder: copied under another name, checked, then renamed.
 
     DIR~export/     each file, and `export.json`: of which claim they are
     DIR             the same, when all is compared and verified
 
-A run that was killed is gone on with if nobody has claimed the slice meanwhile; otherwise its files
-may be old, and it begins anew.
+After a killed run the next one goes on with its files, unless the slice was claimed meanwhile: then
+they may be old, and it begins again.
 
-One rule: DIR exists when it is whole, and not before.
+One rule: DIR exists only when it is whole.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class MoveOut:
         self._total_bytes = 1
 
     def run(self) -> Moved:
-        """Copy every file beside the folder, compare, verify, and give the folder its name; return
-        what was moved. Raise OSError or JournalError."""
+        """Copy every file to `~export`, compare, verify, and give that folder its name; return the
+        figures of the move. Raise OSError or JournalError."""
         self._begin()
         facts = self._bring_all()
         queues = refuse_damage(self._files, self.stage)

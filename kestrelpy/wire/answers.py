@@ -1,4 +1,4 @@
-"""Answers of the server, made of bytes as they come; whoever reads the socket feeds them.
+"""Answers of the server, made of bytes as they come; the reader of the socket feeds them in.
 
     VALUE <key> <flags> <bytes> ..., body, ... END     an answer with items
     STAT <name> <value> ... END                        an answer with facts

@@ -3,7 +3,7 @@
     client silent ──120 s──▶ probe ──15 s──▶ probe ──15 s──▶ probe ──15 s──▶ probe ──15 s──▶ closed
 
 A pool of clients may be silent for days, so silence alone closes nothing. The first probe comes
-before the routers between the two forget the connection, the most hasty ones after four minutes.
+before a router on the way forgets the connection; the fastest ones do after four minutes.
 
 One rule: the times are ours. The kernel's own first probe comes after two hours.
 """

@@ -980,7 +980,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an observer whose time is over before its turn is told that there is nothing",
         "kestrelpy/core/broker.py",
-        "                waiter.owner = queue.reader  # there are items: its turn was near\n",
+        "                waiter.owner = queue.reader"
+        "  # there are items: a later turn would have served it\n",
         "                pass\n",
         ("tests/unit/core/index/test_waiters.py",),
     ),

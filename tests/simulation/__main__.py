@@ -9,7 +9,7 @@ from tests.simulation.simulation import Simulation
 
 
 def main(arguments: list[str]) -> int:
-    """Tell the runs of these seeds; 1 if a promise was broken in one of them."""
+    """Print the runs of these seeds as stories; return 1 if any of them broke a promise."""
     broken = 0
     for argument in arguments:
         began = time.perf_counter()

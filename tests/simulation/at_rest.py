@@ -1,8 +1,8 @@
-"""The end of all ends: everything is fetched, nobody is connected, and nothing is left of it.
+"""After the end of a run: all items are fetched, no client is connected, and nothing is left.
 
     get until END, everywhere ─▶ hang up ─▶ a while ─▶ look at everything ─▶ restart ─▶ once more
 
-One rule: what counts or holds something is empty by then, or `rest_table` says why it may not be.
+One rule: each attribute that counts or holds something is empty then, or `rest_table` says why not.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.support.at_rest import left_over
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
-# What is looked at again after a moment (a journal that rests, reads that are shared) is over then.
+# By then work that waits for a moment (a journal that rests, reads that are shared) is done.
 _A_WHILE_US: Final = 4_000_000
-# What is retained for so long or less goes meanwhile, each part with a record and a sync.
+# Items that are retained for this time or less go meanwhile, each part with a record and a sync.
 _RETAINED_US: Final = 5_000_000
 _QUIET_US: Final = 1_500_000
 
@@ -31,7 +31,7 @@ class Rest:
         self.drain = drain
 
     def run(self) -> None:
-        """Ends with a violation when something is left."""
+        """Report a violation if anything is left."""
         for when in ("", ", after a restart"):
             if self._empty() and self._look(when):
                 self.world.count("ends with nothing left")
@@ -40,7 +40,7 @@ class Rest:
                 return
 
     def _empty(self) -> bool:
-        """Fetch everything there is, until nothing comes any more, and hang up; has it worked?"""
+        """Fetch all items until none comes, and hang up; return True if that succeeded."""
         world, drain = self.world, self.drain
         books = [*world.ledger.books.values()]
         if drain.wire is None or drain.wire.is_closed:
@@ -58,7 +58,7 @@ class Rest:
         return not world.ledger.violations
 
     def _look(self, when: str) -> bool:
-        """Is nothing left?"""
+        """Return True if nothing is left."""
         world = self.world
         kept_us = (book.rules.retain_us for book in world.ledger.books.values())
         goes_us = max((us for us in kept_us if us <= _RETAINED_US), default=0)

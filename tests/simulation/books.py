@@ -1,12 +1,12 @@
-"""What is known of one queue and its items from outside, and what is in doubt.
+"""The facts about one queue and its items that its clients can know, and those in doubt.
 
     sent ─▶ arrived ─▶ STORED or shown: surely there ──┬─▶ held until ... ─▶ ready since ...
               │                                         ├─▶ gone (confirmed, taken, deleted)
               └─▶ refused: never to be seen             └─▶ in doubt (a confirm without an answer)
 
-A thing is only called surely ready, held or gone when no request that is under way could have
-made it something else. What is merely possible is counted instead: as many things may be missing
-from sight as there are requests that may have one of them.
+An item counts as certainly ready, held or gone only if no request under way can have changed that.
+Otherwise possibilities are counted: as many items may be out of sight as there are requests that
+may have one.
 
 One rule: written from the spec and the wire; nothing here looks into the server.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NEVER: Final = 1 << 62
 WALL_MS: Final = 1_700_000_000_000  # at the beginning of every run
-# How late a lease may be found over: timers are rounded up, and the loop may be busy.
+# A lease may end this much late: timers are rounded up, and the loop may be busy.
 LATE_US: Final = 1_000_000
 # The server counts in milliseconds: what it calls 30 ms may be this much less.
 EARLY_US: Final = 2_000
@@ -34,13 +34,13 @@ DAY_US: Final = 86_400_000_000
 
 
 def unix_ms(us: int) -> int:
-    """The wall clock at that moment of the run."""
+    """Return the wall clock at that moment of the run."""
     return WALL_MS + us // 1000
 
 
 @dataclass(frozen=True)
 class Rules:
-    """A queue's settings, as far as promises depend on them."""
+    """The settings of a queue on which promises depend."""
 
     lease_ms: int | None = 1_800_000
     max_items: int | None = None
@@ -56,24 +56,24 @@ class Rules:
     ids: bool = False  # do producers name ids?
     window_us: int = DAY_US  # how long they are remembered
     hands: bool = False  # are its items handed off?
-    retain_us: int = 0  # what is done stays readable by marker for so long, counted from its put
-    retain_bytes: int = 0  # or up to so many bytes
-    versions: bool = False  # are there writers who name versions?
-    configured: bool = False  # a child that has a block in the configuration: nobody must name it
+    retain_us: int = 0  # done items stay readable by marker for this time after their put
+    retain_bytes: int = 0  # or up to this number of bytes
+    versions: bool = False  # do writers name versions?
+    configured: bool = False  # a child with a block in the configuration: no client has to name it
 
     @property
     def confirmed(self) -> str:
-        """How sure an answered confirm is."""
+        """How an answered confirm is recorded: written or synced."""
         return "synced" if self.confirms_synced and self.always_synced else "written"
 
     @property
     def flushed(self) -> str:
-        """How sure an answered flush is."""
+        """How an answered flush is recorded: written or synced."""
         return "synced" if self.always_synced else "written"
 
     @property
     def retains(self) -> bool:
-        """Does what is done stay readable by marker?"""
+        """True if done items stay readable by marker."""
         return bool(self.retain_us or self.retain_bytes)
 
     @property
@@ -90,36 +90,36 @@ class Thing:
     body: bytes
     expiry: int = 0
     delay_ms: int = 0
-    available_us: int = 0  # of a delayed one: surely so since then
-    put_off_us: int = 0  # it was given back for later: surely not available before
+    available_us: int = 0  # a delayed item is certainly available since then
+    put_off_us: int = 0  # an item given back with a delay is certainly not available before
     arrived_us: int = 0
-    stored_us: int = 0  # surely stored since then: STORED was said, or it was shown
+    stored_us: int = 0  # certainly stored since then: STORED was said, or the item was shown
     refused: bool = False
     doubt: bool = False  # may be gone
-    doubt_until_us: int = 0  # what is shown to a request from then on is there
+    doubt_until_us: int = 0  # if a request sent after this shows the item, it is there
     closes: int = 0  # confirms of it that have come
-    gone: str = ""  # "written" or "synced": surely gone, and what brings it back
+    gone: str = ""  # certainly gone. "written": a power cut may bring it back; "synced": nothing
     gone_us: int = 0
     may_return: bool = False
-    talk: Talk | None = None  # on which it was stored
-    holder: object | None = None  # a connection or a loan: surely lent to, until ...
-    held_until_us: int = 0  # ... then its lease may be over ...
-    over_us: int = NEVER  # ... and then it surely is
-    ready_us: int = NEVER  # surely ready since then
-    lent_us: int = 0  # when a reply lent it last
+    talk: Talk | None = None  # the connection on which it was stored
+    holder: object | None = None  # the connection or loan that certainly has the lease, until ...
+    held_until_us: int = 0  # ... then the lease may be over ...
+    over_us: int = NEVER  # ... and then it certainly is
+    ready_us: int = NEVER  # certainly ready since then
+    lent_us: int = 0  # when a reply leased it last
     ends: int = 0  # deliveries, each of which may end as an attempt
-    sure_ends: int = 0  # those that surely did
+    sure_ends: int = 0  # deliveries that certainly ended as an attempt
     marker: int = 0
-    roams: bool = False  # it was moved, or somebody asked for it, or for its redrive
-    came_us: int = 0  # of one that came from another queue: seen here first
-    may_go_back: bool = False  # a power cut may have taken what is here, and left it there
-    from_the_dead: bool = False  # its holder has it from the dead line
+    roams: bool = False  # a client asked for its move or its redrive, or it was seen to move
+    came_us: int = 0  # when it was first seen here, if it came from another queue
+    may_go_back: bool = False  # a power cut may have removed it here, and left it in its source
+    from_the_dead: bool = False  # its holder leased it as a dead letter
     expires_first_ms: int = 0
     expires_last_ms: int = 0
     key: str = ""
     claim: Claim | None = None  # it was put with an id
-    hand: Hand | None = None  # it was to take the place of another one
-    hands: list[Hand] = field(default_factory=list)  # others were to take its place
+    hand: Hand | None = None  # the hand-off in which it was to replace another item
+    hands: list[Hand] = field(default_factory=list)  # hand-offs in which others were to replace it
     original: Thing | None = None  # of a child's copy
     copies: list[Thing] = field(default_factory=list)  # in children
 
@@ -127,7 +127,7 @@ class Thing:
         return bool(self.expires_first_ms) and unix_ms(us) >= self.expires_first_ms
 
     def surely_before(self, other: Thing) -> bool:
-        """Did it become available before the other?"""
+        """True if it certainly became available before the other item."""
         if self.delay_ms or other.delay_ms:
             return (self.available_us or self.stored_us) < other.due_us
         if self.talk is other.talk and self.number < other.number:
@@ -136,7 +136,7 @@ class Thing:
 
     @property
     def due_us(self) -> int:
-        """It is not available before; an observer sees it since `first_due_us`."""
+        """The time before which it is not available; observers see it from `first_due_us` on."""
         return max(self.first_due_us, self.put_off_us)
 
     @property
@@ -144,12 +144,12 @@ class Thing:
         return self.arrived_us + max(self.delay_ms * 1000 - EARLY_US, 0)
 
     def put_off(self) -> None:
-        """It may be given back for later: then it takes a later place, nobody knows which."""
+        """Note that it may be given back with a delay: then it takes a later, unknown place."""
         self.delay_ms = self.delay_ms or 1
         self.available_us = NEVER
 
     def stored(self, now_us: int) -> None:
-        """Surely, since now: STORED was said."""
+        """Note that it is certainly stored since now: STORED was said."""
         self.stored_us = self.ready_us = now_us
         if self.delay_ms:
             self.available_us = self.ready_us = now_us + self.delay_ms * 1000 + LATE_US
@@ -167,9 +167,9 @@ class Book:
     things: dict[int, Thing] = field(default_factory=dict)  # may be there
     ghosts: dict[int, Thing] = field(default_factory=dict)  # gone, and a power cut may undo it
     underway: list[Request] = field(default_factory=list)  # fetches without an answer
-    died_us: list[int] = field(default_factory=list)  # when such a one died without
-    takes_lost: int = 0  # plain gets that died: each may have taken an item nobody saw
-    opens_lost: int = 0  # opens that died: each may be an attempt nobody saw
+    died_us: list[int] = field(default_factory=list)  # when a fetch ended without its answer
+    takes_lost: int = 0  # plain gets without an answer: each may have taken an unseen item
+    opens_lost: int = 0  # opens without an answer: each may be an unseen attempt
     wipes: list[Request] = field(default_factory=list)  # flushes and deletes without an answer
     wiped_us: int = 0
     fetched_us: int = 0
@@ -186,13 +186,13 @@ class Book:
     standing: Standing = field(default_factory=Standing)
     sources: list[Book] = field(default_factory=list)  # from which items may come here
     orders: list[Request] = field(default_factory=list)  # moves and redrives that may go on
-    # Opens by token whose answer nobody read: until then an item may be lent to who knows whom.
+    # The deadlines of opens by token without an answer: until then an unknown item may be leased.
     unseen_until_us: list[int] = field(default_factory=list)
     parent: Book | None = None  # of a child
     children: list[Book] = field(default_factory=list)
     was_named: bool = False  # may this child be there?
-    linked_us: int = NEVER  # this child surely sees all that comes from then on
-    is_orphan: bool = False  # its queue was deleted, and it was not since then
+    linked_us: int = NEVER  # this child certainly sees every item that comes after this
+    is_orphan: bool = False  # its queue was deleted, and the child itself was not
 
     # -- what is sure -----------------------------------------------------------------------
 
@@ -202,7 +202,8 @@ class Book:
         return any(each.verb == "delete" for each in self.wipes)
 
     def surely_ready(self, since_us: int, now_us: int) -> list[Thing]:
-        """Ready from `since_us` until now, unless a request under way has it."""
+        """Return the items that were ready from `since_us` until now, unless a request under way
+        has one."""
         found = []
         for thing in self.things.values():
             self._end_lease(thing, now_us)
@@ -219,10 +220,11 @@ class Book:
         return found
 
     def fetchable(self, since_us: int, now_us: int) -> list[list[Thing]]:
-        """Those of `surely_ready` that may be lent: items alone, and one of each key's.
+        """Return the items of `surely_ready` that may be leased, in groups: each item without a key
+        alone, and all items of a key together, because one of them is enough.
 
-        Of a key only where all that there may be are ready, and were: else another one may be
-        lent, or was.
+        A key is left out unless all items that it may have are and were ready: otherwise another
+        item of the key may be leased, or was.
         """
         sure = self.surely_ready(since_us, now_us)
         alone = [[thing] for thing in sure if not thing.key]
@@ -233,7 +235,7 @@ class Book:
         return alone + [some for key, some in of_key.items() if len(some) == counts[key]]
 
     def rivals(self, thing: Thing, now_us: int) -> list[Thing]:
-        """Other items of its key that are surely lent."""
+        """Return the other items of its key that are certainly leased."""
         return [
             each for each in self.things.values()
             if thing.key and each.key == thing.key and each is not thing
@@ -251,7 +253,7 @@ class Book:
         return most is not None and thing.ends + self.opens_unseen >= most
 
     def may_leave(self, thing: Thing, us: int) -> bool:
-        """May it be in another queue by now, or come there yet, or have been redriven?"""
+        """True if it may be in another queue, now or later, or may have been redriven."""
         rules = self.rules
         return thing.roams or (
             rules.moves
@@ -262,7 +264,7 @@ class Book:
         )
 
     def visitors(self, us: int) -> list[Thing]:
-        """What was seen in other queues last and may be here."""
+        """Return the items that were last seen in other queues and may be here."""
         return [
             thing
             for book in self.sources
@@ -272,18 +274,18 @@ class Book:
 
     @property
     def opens_unseen(self) -> int:
-        """Leases that were, or may be, without anybody knowing of which thing."""
+        """The number of possible leases of unknown items."""
         return self.opens_lost + sum(each.lends for each in self.underway)
 
     def excuses(self, request: Request) -> int:
-        """How many ready things `request` may have been unable to see, at most."""
+        """Return the most ready items that `request` may have been unable to see."""
         others = sum(each is not request for each in self.underway)
         unseen = sum(us >= request.arrived_us for us in self.unseen_until_us)
         died = sum(us >= request.arrived_us for us in self.died_us)
         return others + died + self.takes_lost + unseen
 
     def is_fresh(self, request: Request, now_us: int) -> bool:
-        """Is what `request` is being lent still its own, as far as anybody can know?"""
+        """True if the item that `request` is being leased is certainly still leased to it."""
         if request.takes:
             return True
         talk = request.talk
@@ -303,42 +305,43 @@ class Book:
     # -- changes ----------------------------------------------------------------------------
 
     def possible(self, since_us: int) -> int:
-        """How many things may have been there at some moment since then."""
+        """Return how many items may have been there at some moment since then."""
         removed = sum(us >= since_us for us in self.removed_us)
         there = len(self.things) + len(self.ghosts) + removed
         return there + sum(book.possible(since_us) for book in self.sources)
 
     def may_be_delayed(self, us: int) -> bool:
-        """May what fills the queue be delayed, so that there is no head to be dropped?"""
+        """True if delayed items may fill the queue, so that there is no head to drop."""
         return any(
             thing.delay_ms and not 0 < thing.available_us < us
             for thing in (*self.things.values(), *self.ghosts.values())
         )
 
     def put(self, thing: Thing) -> None:
-        """A set of it has come."""
+        """Note that a set of this item has arrived."""
         self.things[thing.number] = thing
         thing.roams |= bool(self.orders)
         if self.wipes:
             self.suspect(thing)
         if self.rules.discards and self.rules.max_items is not None:
             in_order = sorted(self.things.values(), key=lambda each: each.arrived_us)
-            # What is delayed takes room and is no head: then any of the others may be dropped.
+            # A delayed item takes room and is no head: then any of the others may be dropped.
             kept = 1 if self.may_be_delayed(thing.arrived_us) else self.rules.max_items
             for older in in_order[:-kept]:
                 self.suspect(older, NEVER)
-            # What came earlier on other connections and waits for room may be put after this one.
+            # An earlier set on another connection may wait for room, and be put after this one.
             waiting = sum(not each.stored_us and each.talk is not thing.talk for each in in_order)
             if waiting >= kept:
                 self.suspect(thing, NEVER)
 
     def suspect(self, thing: Thing, until_us: int = 0) -> None:
-        """It may be gone."""
+        """Note that the item may be gone."""
         thing.doubt = True
         thing.doubt_until_us = max(thing.doubt_until_us, until_us)
 
     def remove(self, thing: Thing, how: str, now_us: int) -> None:
-        """It is gone, confirmed, taken or deleted: written, or synced (a ghost may come back)."""
+        """Note that the item is gone: confirmed, taken or deleted. If that is only `written`, the
+        item becomes a ghost, which may come back."""
         thing.gone, thing.gone_us = how, now_us
         thing.holder, thing.ready_us = None, NEVER
         self.things.pop(thing.number, None)
@@ -348,13 +351,13 @@ class Book:
             self.ghosts[thing.number] = thing
 
     def back(self, thing: Thing) -> None:
-        """It was shown again, as it may be."""
+        """Note that the item was shown again, as is allowed."""
         thing.gone, thing.may_return = "", False
         self.ghosts.pop(thing.number, None)
         self.things[thing.number] = thing
 
     def wipe(self, request: Request, now_us: int) -> None:
-        """A flush or delete has come."""
+        """Note that a flush or delete has arrived."""
         self.wipes.append(request)
         for thing in (*self.things.values(), *self.visitors(now_us)):
             self.suspect(thing)
@@ -362,7 +365,7 @@ class Book:
             self.forget_generation(now_us)
 
     def end_wipe(self, request: Request, now_us: int) -> None:
-        """It was answered, or will not be any more."""
+        """Note that it was answered, or never will be."""
         self.wipes.remove(request)
         self.wiped_us = now_us
         for thing in self.visitors(now_us):
@@ -371,13 +374,14 @@ class Book:
             self.forget_generation(now_us)
 
     def order(self, request: Request, now_us: int) -> None:
-        """A move or a redrive has come: what there may be, or comes until it is over, may go."""
+        """Note that a move or redrive has arrived: it may take any item that may be here or comes
+        before it is over."""
         self.orders.append(request)
         for thing in (*self.things.values(), *self.ghosts.values(), *self.visitors(now_us)):
             thing.roams = True
 
     def arrive(self, thing: Thing, source: Book, request: Request) -> None:
-        """This shows it here, and it was in another queue before: so it is gone there for good."""
+        """Note that this request shows an item from another queue: it is gone there for good."""
         now_us = request.left_us
         source.things.pop(thing.number, None)
         source.ghosts.pop(thing.number, None)
@@ -393,12 +397,13 @@ class Book:
             self.suspect(thing)
 
     def lost_open(self, request: Request, now_us: int) -> None:
-        """A fetch was not answered: by token, what it lent is lent until its deadline."""
+        """Note that a fetch was not answered. If it was by token, its item may be leased until the
+        deadline."""
         if request.lease_us:
             self.unseen_until_us.append(now_us + request.lease_us + LATE_US)
 
     def forget_generation(self, now_us: int) -> None:
-        """Numbers may begin again, and who held something holds nothing."""
+        """Note that the numbers may begin again, and that no lease is left."""
         self.standing.deleted(now_us)
         self.deleted_us = now_us
         self.fault_us = self.failed_us = 0
@@ -408,7 +413,7 @@ class Book:
             thing.holder, thing.ready_us, thing.marker = None, NEVER, 0
 
     def end_life(self, how: str, now_us: int) -> None:
-        """The server ended: clean, kill or power."""
+        """Note that the server ended: clean, kill or power."""
         self.ended_us = now_us
         self.takes_lost += sum(request.takes for request in self.underway)
         self.opens_lost += sum(request.lends for request in self.underway)
@@ -442,14 +447,14 @@ class Book:
             for thing in self.things.values():
                 thing.marker = 0
             for thing in (*self.things.values(), *self.ghosts.values()):
-                thing.may_go_back = thing.roams  # its source has it until its copy is on disk
+                thing.may_go_back = thing.roams  # its source has it until the copy is on disk
         for ghost in self.ghosts.values():
             ghost.may_return |= how == "power"
             if how == "power":
                 ghost.sure_ends = 0
 
     def begin_life(self, now_us: int) -> None:
-        """The server answers again: what it found is on disk."""
+        """Note that the server answers again: the items that it found are on disk."""
         self.half_deleted = False
         for thing in self.things.values():
             if thing.available_us > self.ended_us:  # it may have been due in between

@@ -7,7 +7,7 @@
     observer   reads by marker, from the one it was shown last
     operator   pauses and resumes, and declares
 
-One rule: a client acts on what it was told and on nothing else.
+One rule: a client acts only on the answers that it got.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LAST_WORDS: Final = (b"set ", b"get jo", b"set jobs 9999999 0 30\r\nabc", b"\r"
 
 
 class Client:
-    """Somebody with at most one connection at a time."""
+    """A client with at most one connection at a time."""
 
     def __init__(self, world: Simulation, number: int) -> None:
         self.world = world
@@ -39,7 +39,7 @@ class Client:
         self.random: Random = world.random
         self.timeline: Timeline = world.timeline
         self.wire: Wire | None = None
-        self.holds = ""  # the queue of which it was told it has an item open
+        self.holds = ""  # the queue from which it has an item open, by the answers
         self.seen = 0
         self.sent = 0
         self.leaves = False
@@ -48,7 +48,7 @@ class Client:
         self.later(0)
 
     def later(self, least_us: int) -> None:
-        """Act next after a thought, and not before: an earlier plan is forgotten."""
+        """Act next after a random pause; an earlier plan is forgotten."""
         self.thoughts += 1
         nth = self.thoughts
         after_us = least_us + self.random.choice(_THINK_US)
@@ -74,11 +74,11 @@ class Client:
                 self.later(200)
 
     def connect(self) -> Wire | None:
-        """A new connection, if anybody listens."""
+        """Return a new connection, if the server listens."""
         return self.world.connect()
 
     def _wait(self, wire: Wire) -> None:
-        """Something is not answered yet: wait, or leave. Look less often when it takes long."""
+        """Wait for an answer, or leave. Look less often when the answer takes long."""
         self.looks += 1
         times = min(1 << self.looks // 4, 16)
         if self.random.random() < 0.002 * times:
@@ -118,7 +118,7 @@ class Client:
         wire.send(list(requests))
 
     def later_on(self) -> str:
-        """The option with which an item is given back for later, now and then."""
+        """Return, now and then, the option that gives an item back with a delay; else ""."""
         if self.random.random() < 0.7:
             return ""
         return f"/delay={self.random.choice(DELAYS_MS)}ms"
@@ -132,7 +132,7 @@ class Client:
         return self.random.choice(self.world.readers)
 
     def some_set(self, queue: str, hands_off: str = "") -> Request:
-        """A set or an add of a new item; one may be in place of what is held."""
+        """Return a set or an add of a new item; it may hand off the held item."""
         random, rules = self.random, self.world.ledger.books[queue].rules
         low, high = random.choice(_SIZES)
         size = random.randint(low, high) if random.random() < 0.9 else 0
@@ -152,15 +152,15 @@ class Client:
         )  # fmt: skip
 
     def hand_off(self, wire: Wire, named: str = "") -> None:
-        """Store something in place of what is held."""
+        """Hand off the held item: store another one in its place."""
         self.say(wire, self.some_set(self.queue(), f"confirm{named}"))
 
     def do(self, wire: Wire) -> None:
-        """The next thing it has to say."""
+        """Send the next requests."""
         raise NotImplementedError
 
     def ahead(self, wire: Wire) -> None:
-        """Something to say before the last thing was answered."""
+        """Send another request before the last one is answered."""
 
 
 class Producer(Client):
@@ -236,9 +236,9 @@ class Consumer(Client):
 
 
 class Keeper(Client):
-    """Fetches by token and keeps its tokens, whatever becomes of its connection."""
+    """Fetches by token, and keeps its tokens when its connection ends."""
 
-    leases_ms: tuple[int, ...] = (20, 100, 400, 1500)  # for how long it is lent something first
+    leases_ms: tuple[int, ...] = (20, 100, 400, 1500)  # the first deadlines of its leases
     renews = 0.2  # how likely, where it has a token
 
     def __init__(self, world: Simulation, number: int) -> None:
@@ -275,7 +275,7 @@ class Keeper(Client):
                 wire, Request("touch", queue, f"token={token}", seconds=random.choice((1, 2)))
             )
             return
-        if kind < 0.95:  # else it says it once more, later
+        if kind < 0.95:  # else it sends the same request once more, later
             self.tokens.pop(at)
         how = random.choice(("close", "close", "abort", "defer", "delete"))
         hands = self.world.ledger.books[queue].rules.hands and "+" not in queue
@@ -341,8 +341,8 @@ class Observer(Client):
 
 
 class Operator(Client):
-    """Pauses and resumes, and declares now this, now that; what it says changes no other promise:
-    the configuration's own block of each queue has those settings, and wins.
+    """Pauses and resumes queues, and declares settings. Declared settings change no promise: the
+    block of each queue in the configuration has the same settings, and wins.
     """
 
     resumes = 0.6  # how likely, where something is paused
@@ -396,7 +396,7 @@ KINDS: Final[tuple[Callable[[Simulation, int], Client], ...]] = (
 
 
 def options_of(thing: Thing, id_: str = "", hands_off: str = "") -> str:
-    """What a set of it says beside its queue."""
+    """Return the options of a set of this item."""
     delay = f"delay={thing.delay_ms}ms" if thing.delay_ms else ""
     key = f"key={thing.key}" if thing.key else ""
     named = f"id={id_}" if id_ else ""
@@ -404,11 +404,11 @@ def options_of(thing: Thing, id_: str = "", hands_off: str = "") -> str:
 
 
 def body_of(number: int, size: int) -> bytes:
-    """Bytes that no other item has: its number again and again, or nothing."""
+    """Return bytes that no other item has: its number again and again, or nothing."""
     word = b"<%d>" % number
     return (word * (size // len(word) + 1))[:size]
 
 
 def new_thing(number: int, queue: str, size: int) -> Thing:
-    """An item nobody has stored yet."""
+    """Return an item that is not stored yet."""
     return Thing(number, queue, body_of(number, size))

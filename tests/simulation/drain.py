@@ -2,12 +2,12 @@
 
     resume ─▶ stats ─▶ get until END ─▶ q/dead until END ─▶ a set and a get: none is missing
 
-Where items go from queue to queue they go on meanwhile: all queues are emptied again and again,
-until nothing comes any more.
+If items move between queues, they go on moving meanwhile: all queues are emptied again and again,
+until no more items come.
 
-What queues retain is read before that, behind it, and once more after a power cut.
+Retained items are read before that, after that, and once more after a power cut.
 
-One rule: what must be there comes, what must not does not, and `stats` said so before.
+One rule: every item that must be there comes, no other one does, and `stats` said so before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_US: Final = 5_000_000
 _FETCHES_MAX: Final = 5_000
-# So long nothing came: what rests before it is tried again has gone on by then.
+# After this time without an item, every transfer that rests between two attempts has gone on.
 _QUIET_US: Final = 3_000_000
 
 
@@ -41,7 +41,7 @@ class Drain:
         self._came = set[tuple[str, int]]()
 
     def run(self) -> None:
-        """Ends with a violation at the latest when something is wrong."""
+        """Drain all queues; report a violation if anything is wrong."""
         world = self.world
         world.restart_cleanly()
         if self.ledger.violations:
@@ -68,7 +68,7 @@ class Drain:
             self._read_again()
 
     def _read_again(self) -> None:
-        """All that is retained, from the beginning to the end, and the versions of keys."""
+        """Read all retained items, from the first to the last, and the versions of keys."""
         for stream in self.ledger.streams.values():
             self._read_versions(stream)
         for shelf in self.ledger.shelves.values():
@@ -83,7 +83,7 @@ class Drain:
             self._count_gaps(shelf)
 
     def _read_versions(self, stream: Stream) -> None:
-        """The last one; and if nothing is ever over, each before it."""
+        """Read the last version; if no version is ever forgotten, also each one before it."""
         name, rules = stream.book.name, stream.book.rules
         key = f"key={key_of(name)}/peek"
         last = self.ask(Request("gets", name, key)).number
@@ -96,9 +96,10 @@ class Drain:
             self.ledger.complain(wrong)
 
     def _count_gaps(self, shelf: Shelf) -> None:
-        """Behind a marker older than all that is kept is a gap, and behind a newer one is none.
+        """Check that a marker older than all retained items has a gap after it, and a newer one
+        has none.
 
-        In between is what has expired, which some call kept.
+        Between the two are expired items, which may count as retained or not.
         """
         name = shelf.book.name
         for _ in range(2):
@@ -110,7 +111,7 @@ class Drain:
             after = self.world.random.choice((1, earliest - 2, first - 1, first))
             before = self._stat(shelf, "gaps")
             shown = self._shown(shelf, max(after, 0))
-            shelf.may_have_gaps = True  # this was a marker that nobody may have been told
+            shelf.may_have_gaps = True  # perhaps no client was ever shown this marker
             gaps = self._stat(shelf, "gaps") - before
             if not shown or self._stat(shelf, "marker_earliest") != earliest:
                 continue  # or its time was over just now
@@ -124,7 +125,7 @@ class Drain:
                 )
 
     def _shown(self, shelf: Shelf, after: int) -> int:
-        """The marker of what is shown behind this one; 0: nothing is."""
+        """Return the marker of the next item after this one; 0: there is none."""
         return self.ask(Request("gets", shelf.book.name, f"peek/after={after}")).number
 
     def _stat(self, shelf: Shelf, name: str) -> int:
@@ -134,7 +135,7 @@ class Drain:
         return int(stats.get(f"queue_{queue}_{name}", 0))
 
     def _is_scheduled(self) -> None:
-        """What was stored once, or here or there, is somewhere."""
+        """Check that items whose place is not certain are at one of the possible places."""
         came, us, ledger = {number for _, number in self._came}, self.world.timeline.us, self.ledger
         missing = [
             (thing, "nor what has its id")
@@ -146,7 +147,7 @@ class Drain:
                 ledger.complain(f"lost: neither {thing} came {other}")
 
     def ask(self, request: Request) -> Reply:
-        """Say it and wait for the answer."""
+        """Send a request, and return its answer."""
         world, wire = self.world, self.wire
         assert wire is not None
         wire.send([request])
@@ -188,7 +189,8 @@ class Drain:
             self._last(book)
 
     def _may_have_expired(self, thing: Thing) -> bool:
-        """And gone, not to another queue where it lives on without an expiry?"""
+        """True if it may have expired and ended, and not moved to another queue without an expiry.
+        """
         book = self.ledger.books[thing.queue]
         goes = book.rules.expire_to and not (thing.roams or book.may_be_dead(thing))
         return thing.may_be_expired(self.world.timeline.us) and not goes
@@ -202,7 +204,7 @@ class Drain:
         dead = self.fetch_all(book, "dead")
         if self.ledger.violations:
             return
-        # What expired and was not read back yet is counted until it is.
+        # Expired items that were not read back yet still count.
         there_may_be = [*book.things.values(), *book.ghosts.values(), *came]
         expiring = [t for t in there_may_be if t.expires_first_ms]
         self._count(book, stats, came, dead, bool(expiring))
@@ -248,7 +250,7 @@ class Drain:
         dead: list[Thing],
         expiring: bool,
     ) -> None:
-        """`stats` at rest is what comes out."""
+        """Check that `stats` at rest counted the items that came."""
         if not stats:
             if came or dead:
                 self.ledger.complain(f"{book.name} has no stats, but {len(came)} items")
@@ -257,7 +259,7 @@ class Drain:
         expected["delayed"] = 0
         if not expiring:
             expected |= {"items": len(came)}
-            if not book.rules.discards:  # the size of a head that is dropped unread is a guess
+            if not book.rules.discards:  # the size of a head dropped unread is an estimate
                 expected |= {"bytes": sum(len(t.body) for t in came)}
         for name, value in expected.items():
             said = stats.get(f"queue_{book.name}_{name}")

@@ -1,6 +1,6 @@
 """Write down which seed finds each planted mistake: `python -m tests.simulation.find_seeds`.
 
-A table of seeds lets the tests begin where a mistake was found before. It is written anew when the
+A table of seeds lets the tests begin where a mistake was found before. It is written again when the
 daemon or the simulation has changed so much that the tests search for minutes. A seed that still
 finds its mistake stays.
 """

@@ -1,8 +1,8 @@
-"""Hand-off: what is stored in place of an item that is held, both or neither.
+"""Hand-off: a new item is stored in place of a held one, or nothing changes.
 
-    set q2/confirm[=q:token] ─▶ STORED: the one is there, the other gone for good
-                             ├─▶ refused: nothing happened, it is held as before
-                             └─▶ no answer: either; what is seen first says which
+    set q2/confirm[=q:token] ─▶ STORED: the new item is there, the old one gone for good
+                             ├─▶ refused: nothing happened, the old item is held as before
+                             └─▶ no answer: one of the two; the item seen first says which
                                     the new one ─▶ the old one is never seen again
                                     the old one ─▶ the new one is never seen at all
 
@@ -35,21 +35,21 @@ class Hand:
     asked_us: int  # when the old one was fetched
     until_us: int
     over_us: int
-    was_sure: bool  # it surely was lent to whoever handed it off
-    alone: int  # as of a close: if none came since, no other may have ended the old one
-    settled_us: int = NEVER  # whatever happened, it happened before
-    came_of_it: str = ""  # "both", "neither"; nobody knows
+    was_sure: bool  # the old item was certainly leased to the client that handed it off
+    alone: int  # the count of closes then: if it has not grown, no close ended the old item
+    settled_us: int = NEVER  # the hand-off happened before this, or never
+    came_of_it: str = ""  # "both" sides of it happened, or "neither"; "": not known
 
 
 class Hands:
-    """All of a run."""
+    """All hand-offs of a run."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.all: list[Hand] = []
 
     def arrived(self, talk: Talk, request: Request, new: Thing) -> None:
-        """A hand-off has come: does anybody know of what?"""
+        """Note that a hand-off has arrived, and of which item, if that is known."""
         ledger, loan = self._ledger, None
         old: Thing | None
         if request.hand_token:
@@ -78,7 +78,7 @@ class Hands:
         self.all.append(hand)
 
     def answered(self, request: Request, reply: Reply) -> Iterator[str]:
-        """STORED or NOT_STORED was said; what is wrong with that."""
+        """Yield the mistakes of a STORED or NOT_STORED."""
         hand, now_us, talk = request.hand, request.left_us, request.talk
         if not self._may_be(request):
             yield f"{request} answered {reply}, but one of its queues is not always synced"
@@ -101,13 +101,13 @@ class Hands:
         self._is_done(hand, now_us)
 
     def refused(self, talk: Talk, request: Request, reply: Reply) -> Iterator[str]:
-        """An error was said; what is wrong with that."""
+        """Yield the mistakes of an error."""
         ledger, hand, now_us, why = self._ledger, request.hand, request.left_us, reply.error
         new = request.item
         assert new is not None
         goes = f"queue {request.queue} was deleted" in why  # its files may hold the new one yet
         goes &= hand is None or hand.book.name != request.queue
-        if JOURNAL.search(why) or goes:  # stored, or not: nobody knows before a restart
+        if JOURNAL.search(why) or goes:  # stored or not: not known before a restart
             if not (self._may_have_failed(request) or self._was_deleted(request)):
                 yield f"{request} answered {reply}, but nothing failed there"
             self.unanswered(request, now_us)
@@ -144,22 +144,22 @@ class Hands:
                 self._kept(hand, talk)
 
     def _may_be_full(self, request: Request) -> bool:
-        """May NOT_STORED have been the answer, until the record failed on which it rests?"""
+        """True if the answer may have been NOT_STORED, which waited for a record that failed."""
         book = self._ledger.books[request.queue]
         most = book.rules.max_items
         return most is not None and book.possible(request.arrived_us) > most  # (it is counted too)
 
     def _may_have_failed(self, request: Request) -> bool:
-        """May the journal of either queue have failed?"""
+        """True if the journal of either queue may have failed."""
         return any(book.may_fail for book in self._books(request))
 
     def _was_deleted(self, request: Request) -> bool:
-        """Is one of its queues deleted, or was since the old item was lent?"""
+        """True if one of its queues was deleted since the old item was leased, or is now."""
         since_us = request.hand.asked_us if request.hand is not None else request.arrived_us
         return any(book.deleted_us >= since_us for book in self._books(request))
 
     def _books(self, request: Request) -> list[Book]:
-        """Of its target, and of its source if that is known."""
+        """Return the books of its target, and of its source if that is known."""
         return [self._ledger.books[request.queue], *self._source(request)]
 
     def _source(self, request: Request) -> list[Book]:
@@ -168,28 +168,29 @@ class Hands:
         return [] if request.hand is None else [request.hand.book]
 
     def unanswered(self, request: Request, now_us: int) -> None:
-        """It will not be answered any more."""
+        """Note that this hand-off will never be answered."""
         hand = request.hand
         if hand is not None and hand.settled_us == NEVER:
             hand.settled_us = now_us
             self._in_doubt(hand, now_us)
 
     def new_is_there(self, new: Thing, now_us: int) -> None:
-        """What was stored in its place was seen, or its STORED was."""
+        """Note that the new item was seen, or its STORED was."""
         hand = new.hand
         if hand is not None and not hand.came_of_it:
             hand.came_of_it = "both"
             self._is_done(hand, now_us)
 
     def old_is_there(self, old: Thing, request: Request) -> None:
-        """It was lent, or shown at the head: what was to take its place is never to be seen."""
+        """Note that the old item was leased, or shown at the head: its new item must never appear.
+        """
         for hand in old.hands:
             if not hand.came_of_it and hand.settled_us < request.arrived_us:
                 hand.came_of_it = "neither"
                 self._ledger.not_stored(hand.new)
 
     def lost(self, came: set[int], us: int) -> list[Thing]:
-        """Those of which nobody knows what came of it, and neither came."""
+        """Return the old items of hand-offs with an unknown result, of which neither item came."""
         missing = []
         for hand in self.all:
             old, new = hand.old, hand.new
@@ -215,7 +216,7 @@ class Hands:
                 self._in_doubt(hand, now_us)
 
     def _may_be(self, request: Request) -> bool:
-        """Are both of its queues ones that can be a side of a hand-off?"""
+        """True if both of its queues can be a side of a hand-off."""
         return all(book.rules.always_synced for book in self._books(request))
 
     def _is_done(self, hand: Hand, now_us: int) -> None:
@@ -230,7 +231,7 @@ class Hands:
             hand.old.doubt_until_us = now_us
 
     def _kept(self, hand: Hand, talk: Talk) -> None:
-        """It was not confirmed: it is held as before, if its lease is not over."""
+        """Note that the old item was not confirmed: it is held as before, if its lease lasts."""
         hand.came_of_it = "neither"
         old, now_us = hand.old, hand.request.left_us
         self._in_doubt(hand, now_us)

@@ -1,6 +1,6 @@
-"""A client that reads what queues retain, from the beginning to the end, again and again.
+"""A client that reads the retained items of queues, from the first to the last, again and again.
 
-One rule: it goes on behind the last marker that it was shown, whatever happened in between.
+One rule: it goes on after the last marker that it was shown, even after a restart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run puts in the place of the world: clocks, threads, chance, and tiny sizes.
+"""The stand-ins of a run for the world: clocks, threads, chance, and tiny sizes.
 
 One rule: nothing in the server knows that it is simulated; every stand-in is put where the name is
 looked up, for the length of a run, and taken away again.
@@ -36,7 +36,7 @@ _BATCHES: Final = (1024, 4096, 1 << 20)
 
 
 class World(Protocol):
-    """What the server's surroundings are taken from: a run."""
+    """A run, which gives the server its surroundings."""
 
     seed: int
 
@@ -60,7 +60,7 @@ def configuration(
     random: Random, queues: dict[str, dict[str, Any]], schedules: dict[str, Any],
     http: bool,
 ) -> Config:
-    """Settings with sizes far below what is sensible, so that everything happens soon."""
+    """Return settings with sizes far below sensible ones, so that everything happens soon."""
     blank = Config()
     least, most = random.choice(_SEGMENTS)
     # model_construct: an operator may not set such sizes, and they would be refused.
@@ -111,13 +111,13 @@ def _hash_of(caller: Conversation | Call) -> int:
     return int(caller.holder.name.rpartition(":")[2])
 
 
-# Each look at the clock of shares takes as long, so that a share is over after some requests.
+# Each look at the clock of shares takes this long, so that a share is over after some requests.
 _LOOK_US = 40
 
 
 @contextlib.contextmanager
 def patched(world: World) -> Iterator[None]:
-    """The server's world is the run's, as long as this lasts."""
+    """Give the server the run's world inside the block."""
     timeline, chance = world.timeline, Random(world.seed)
 
     def now_ms() -> int:

@@ -1,4 +1,4 @@
-"""The other wire: a connection that says the same requests over HTTP.
+"""The other wire: a connection that sends the same requests over HTTP.
 
     set jobs/id=a ...          ──▶ POST   /queues/jobs/items?id=a         201 ──▶ STORED
     gets jobs/open/lease=1s    ──▶ POST   /queues/jobs/leases?lease=1s    200 ──▶ VALUE ... END
@@ -81,7 +81,7 @@ class HttpWire(Wire):
 
 
 def _translated(request: Request) -> tuple[str, str, bytes]:
-    """The method, the path and the body that mean the same."""
+    """Return the method, the path and the body of the same request over HTTP."""
     where = f"/queues/{quote(request.queue)}"
     named = dict(part.split("=", 1) for part in request.options.split("/") if "=" in part)
     if request.item is not None:
@@ -104,7 +104,7 @@ def _translated(request: Request) -> tuple[str, str, bytes]:
 
 
 def _in_words(request: Request, status: int, body: bytes) -> bytes:
-    """The answer as memcache's wire has it."""
+    """Return the same answer in the words of memcache's wire."""
     said: dict[str, Any] = json.loads(body) if body else {}
     why = str(said.get("description", ""))
     if status == 404 and request.verb in ("touch", "delete"):

@@ -1,6 +1,6 @@
-"""What may be wrong with an item that a reply shows, lends or hands out.
+"""The mistakes that a reply can make with the item that it shows, leases or hands out.
 
-One rule: each of these is a sentence of the spec that was broken, whatever else is going on.
+One rule: each of these breaks a sentence of the spec, whatever else is going on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.simulation.requests import Reply, Request
 def wrong_with(
     request: Request, reply: Reply, thing: Thing, book: Book, fresh: bool
 ) -> Iterator[str]:
-    """Everything that is. `fresh`: what is lent by this is surely still its own."""
+    """Yield all mistakes. `fresh`: the item is certainly still leased by this reply."""
     if reply.body != thing.body:
         yield f"{request} shows {thing} with another body: {reply.body[:60]!r}"
     if thing.refused:
@@ -35,7 +35,8 @@ def wrong_with(
 
 
 def is_in_doubt(request: Request, thing: Thing, book: Book) -> bool:
-    """Was it handed off, and its own journal failed? Then observers see it until a restart."""
+    """True if the item was handed off and its own journal failed: observers see it until a restart.
+    """
     return request.after >= 0 and book.may_fail and any(
         hand.came_of_it == "both" and hand.settled_us > book.ended_us for hand in thing.hands
     )
@@ -45,7 +46,7 @@ def _gone(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[s
     if not thing.gone or thing.may_return or is_in_doubt(request, thing, book):
         return
     if request.after >= 0 and book.rules.retains:
-        return  # what may be shown there, its shelf knows
+        return  # the shelf checks what may be shown there
     since_us = book.last_wipe_us if request.fetches and fresh else thing.gone_us
     if request.arrived_us > since_us:
         yield (
@@ -90,13 +91,15 @@ def _out_of_order(request: Request, thing: Thing, book: Book) -> Iterator[str]:
 
 
 def _is_one_before(some: list[Thing], thing: Thing) -> bool:
-    """Of one key, what was put off is the first when it is due: who waits behind it is not."""
+    """True if an item that was given back with a delay is before this one of the same key: it is
+    first when it is due."""
     are_before = [each.surely_before(thing) and each is not thing for each in some]
     return all(are_before) if any(each.delay_ms for each in some) else any(are_before)
 
 
 def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:
-    """An observer sees what is kept behind its marker, lent and dead too, and misses nothing."""
+    """Yield the mistakes of an observer's answer: it sees every readable item after its marker,
+    leased and dead ones as well."""
     if number <= request.behind:
         yield f"{request} shows {thing} with marker {number}"
     if book.is_orphan:
@@ -110,13 +113,13 @@ def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterat
 
 
 def surely_behind(request: Request, book: Book) -> list[Thing]:
-    """What is known to be ready behind an observer's marker all the time."""
+    """Return the items after an observer's marker that were certainly ready all the time."""
     sure = book.surely_ready(request.arrived_us, request.left_us)
     return [each for each in sure if each.marker > request.behind]
 
 
 def _misnumbered(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:
-    """A token is never issued twice; a marker is one item's for good."""
+    """Yield the mistakes of numbers: a token is issued once, and a marker belongs to one item."""
     if request.lends:
         if number in book.tokens:
             yield f"{request}: token {number} was issued before"

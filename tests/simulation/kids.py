@@ -1,14 +1,14 @@
-"""Fan-out children: what each of them must see of what was stored in its queue.
+"""Fan-out children: which items of its queue each of them must see.
 
     a block in the configuration: linked from the beginning
-    somebody names it ─▶ answered: linked, it misses nothing that comes from then on
-                      └─▶ no answer: it may be, and what comes may be seen there
+    a client names it ─▶ answered: linked, it sees every item that comes from then on
+                      └─▶ no answer: perhaps linked, and later items may be seen there
     a put into the queue ─▶ a copy in each child that may be linked: the same number and body, with
                             holders, attempts and an end of its own
     its queue is deleted ─▶ it keeps its copies, and is linked to nothing until it is deleted itself
 
-One rule: a copy is one item to whoever reads the child, and nothing that happens to it happens to
-another.
+One rule: a copy is an item of its own for the consumers of the child: its end or its lease changes
+no other copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Kids:
-    """All of a run."""
+    """All children of a run."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -37,13 +37,13 @@ class Kids:
                 book.linked_us = -1 if book.was_named else NEVER
 
     def thing(self, number: int, book: Book) -> Thing | None:
-        """The item of this number as whoever reads this queue or child knows it."""
+        """Return the item of this number as the consumers of this queue or child see it."""
         return self._copies.get((book.name, number)) or self._ledger.things.get(number)
 
     # -- what is stored ---------------------------------------------------------------------
 
     def put(self, thing: Thing, book: Book) -> None:
-        """A put has come: it may be seen in each child that may be there."""
+        """Note that a put has arrived: it may be seen in each child that may be there."""
         for child in book.children:
             if child.was_named:
                 self._copy(thing, child)
@@ -59,7 +59,7 @@ class Kids:
         child.put(copy)
 
     def stored(self, thing: Thing, now_us: int) -> None:
-        """It surely is, so it is in every child that was linked when it came."""
+        """Note that it is certainly stored, so every child that was linked when it came has it."""
         for copy in thing.copies:
             child = self._ledger.books[copy.queue]
             is_sure = child.linked_us < thing.arrived_us and child.rules.max_items is None
@@ -70,27 +70,27 @@ class Kids:
                 child.suspect(copy)
 
     def seen(self, thing: Thing, now_us: int) -> None:
-        """In one place: then it is in all."""
+        """Note that the item was seen in one subscription: then it is in all."""
         first = thing.original or thing
         if not (first.stored_us or first.gone or first.refused):
             first.stored(now_us)
         self.stored(first, now_us)
 
     def refused(self, thing: Thing) -> None:
-        """It was not stored, so it is nowhere."""
+        """Note that it was not stored, so no child has it."""
         for copy in thing.copies:
             copy.refused = True
             self._ledger.books[copy.queue].things.pop(copy.number, None)
 
     def expires(self, thing: Thing) -> None:
-        """By when it surely has is known."""
+        """Note that the time is known by which the item certainly has expired."""
         for copy in thing.copies:
             copy.expires_last_ms = thing.expires_last_ms
 
     # -- who reads --------------------------------------------------------------------------
 
     def named(self, request: Request, book: Book) -> None:
-        """A request that may make it, or unmake it, has come."""
+        """Note that a request has arrived that may make the child, or remove it."""
         if not book.was_named:
             book.was_named = True
             assert book.parent is not None
@@ -102,7 +102,7 @@ class Kids:
             book.linked_us = NEVER
 
     def answered(self, request: Request, book: Book) -> None:
-        """And went well."""
+        """Note that this request succeeded."""
         parent = book.parent
         assert parent is not None
         deletes = [each for each in (*book.wipes, *parent.wipes) if each.verb == "delete"]
@@ -121,7 +121,7 @@ class Kids:
             book.linked_us = min(book.linked_us, request.left_us)
 
     def orphaned(self, book: Book, now_us: int) -> None:
-        """Its queue is deleted, or was: it keeps what it has."""
+        """Note that the queue of a child is deleted: the child keeps its items."""
         for child in book.children:
             child.linked_us, child.is_orphan = NEVER, True
             child.forget_generation(now_us)

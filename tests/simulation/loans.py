@@ -1,10 +1,10 @@
-"""Leases by token, as far as anybody outside can know them.
+"""Leases by token, as the clients can know them.
 
     shown a token ─▶ held until ... ─▶ ended by its token, or over: refused from then on
                         │ hang-ups change nothing, restarts neither; a power cut makes it unsure
 
-One rule: a token is surely good, surely over, or nobody knows: only the first two are held against
-the server.
+One rule: a token is certainly valid, certainly over, or in doubt. The checker complains only in the
+first two cases.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Loans:
         return loan
 
     def arrived(self, request: Request) -> bool:
-        """A token was named; is its item surely held until now?"""
+        """Note that a request names a token; return True if its lease certainly lasts until now."""
         loan = self.by_token.get(request.token or request.hand_token)
         if loan is None:
             return False
@@ -65,7 +65,7 @@ class Loans:
         return was_sure
 
     def touched(self, request: Request, reply: Reply) -> Iterator[str]:
-        """A renewal was answered."""
+        """Yield the mistakes of the answer to a renewal."""
         loan = self.by_token.get(request.token)
         if loan is None:
             return
@@ -81,7 +81,7 @@ class Loans:
             loan.thing.held_until_us, loan.thing.over_us = loan.until_us, loan.over_us
 
     def ended(self, request: Request, reply: Reply) -> Iterator[str]:
-        """A close, abort, defer, delete or hand-off by token was answered; what is wrong?"""
+        """Yield the mistakes of an answer to a close, abort, defer, delete or hand-off by token."""
         loan = self.by_token.get(request.token or request.hand_token)
         if loan is None:
             return
@@ -99,12 +99,12 @@ class Loans:
             yield f"{request} answered {reply}, but the lease of {thing} is not over"
 
     def _is_good(self, request: Request, loan: Loan) -> bool:
-        """Was the lease surely there while this was under way?"""
+        """True if the lease certainly lasted while this request was under way."""
         is_over = request.left_us >= loan.until_us
         return request.was_sure and not is_over and self.deleted_us < loan.asked_us
 
     def end_life(self, how: str, now_us: int, kept: set[Loan]) -> None:
-        """The server ended; `kept` are those that surely held their item just before."""
+        """Note that the server ended; `kept` are the leases that certainly lasted just before."""
         for loan in self.by_token.values():
             thing = loan.thing
             if thing.gone or loan.over_us + LATE_US < now_us:
@@ -117,7 +117,7 @@ class Loans:
                 thing.ready_us = max(thing.ready_us, min(loan.over_us + LATE_US, NEVER))
 
     def forget(self, now_us: int) -> None:
-        """The queue is or was being deleted: tokens may be of the one before, or of the next."""
+        """Note a delete of the queue: tokens may belong to the deleted queue or to the next one."""
         self.deleted_us = now_us
         for loan in self.by_token.values():
             loan.unsure = True

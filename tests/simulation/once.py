@@ -1,14 +1,14 @@
-"""Ids, as far as anybody outside can know them: which are remembered, and what that refuses.
+"""Ids, as the clients can know them: which are remembered, and which puts that refuses.
 
     set|add q/id=X ─▶ a claim ─┬─▶ shown, `add` STORED, or no other may stand for it: proven
                                ├─▶ a duplicate for sure: out, never to be seen
                                └─▶ STORED, this one or one before it: one of them is owed
 
-Two claims of one id that were both accepted within the window are a broken promise, and so is a
-refusal that nothing can be the reason of.
+It is a broken promise if two claims of one id are accepted within the window, or if a claim is
+refused without a possible reason.
 
-One rule: what a delete, or a power cut without syncs, may have forgotten is only possible, never
-held against the server.
+One rule: after a delete, or a power cut without syncs, the server may have forgotten ids: such
+claims are no evidence against it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Claim:
 
 @dataclass(eq=False)
 class Cancel:
-    """A `delete q/id=` under way: what it may end, and whether that was in doubt before."""
+    """A `delete q/id=` under way: the items that it may end, each with its doubt before that."""
 
     things: list[tuple[Thing, bool, int]]
-    found: list[Thing]  # surely waiting when it came
+    found: list[Thing]  # items that certainly waited when it came
 
 
 @dataclass
 class Once:
-    """Of one queue."""
+    """The ids of one queue."""
 
     book: Book
     claims: dict[str, list[Claim]] = field(default_factory=dict)
@@ -56,11 +56,11 @@ class Once:
     def arrived(self, request: Request, thing: Thing) -> None:
         """A put with an id has come."""
         thing.claim = Claim(self, thing, request.arrived_us)
-        # Which of the two is first, nobody knows: shares carry out many requests later.
+        # It is not known which of the two is first: shares carry out many requests later.
         thing.claim.is_void = any(each.verb == "delete" for each in self.book.wipes)
         self.claims.setdefault(request.id, []).append(thing.claim)
         for each, cancel in self.cancels.items():
-            if each.id == request.id:  # which of the two comes first, nobody knows
+            if each.id == request.id:  # it is not known which of the two comes first
                 self._may_end(cancel, thing)
 
     def _others(self, request: Request) -> Iterator[Claim]:
@@ -70,7 +70,7 @@ class Once:
                 yield each
 
     def _reasons(self, request: Request) -> list[Claim]:
-        """Those that may be why this is a duplicate."""
+        """Return the claims that may make this put a duplicate."""
         window_us = self.book.rules.window_us + LATE_US
         return [
             each for each in self._others(request)
@@ -78,7 +78,7 @@ class Once:
         ]  # fmt: skip
 
     def _is_duplicate(self, request: Request) -> Claim | None:
-        """One that surely is why, if there is one."""
+        """Return a claim that certainly makes this put a duplicate, if there is one."""
         window_us = self.book.rules.window_us - LATE_US
         for each in self._others(request):
             is_sure = 0 < each.proven_us < request.arrived_us and not each.is_void
@@ -87,9 +87,9 @@ class Once:
         return None
 
     def answered(self, request: Request, reply: Reply, may_be_full: bool) -> Iterator[str]:
-        """STORED or NOT_STORED was said; what is wrong with that.
+        """Yield the mistakes of a STORED or NOT_STORED.
 
-        What was surely not stored is `refused` from then on, and what surely was is proven.
+        A put that was certainly not stored becomes `refused`, one that certainly was, proven.
         """
         thing = request.item
         assert thing is not None and thing.claim is not None
@@ -116,11 +116,11 @@ class Once:
                 self.reason = reasons[0].thing
 
     def refuse(self, claim: Claim) -> None:
-        """It was surely not accepted."""
+        """Note that this claim was certainly not accepted."""
         claim.is_out = claim.thing.refused = True
 
     def proven(self, claim: Claim, now_us: int) -> Iterator[str]:
-        """It was accepted; what is wrong with that."""
+        """Note that this claim was accepted; yield the mistakes of that."""
         if claim.proven_us:
             return
         claim.proven_us = now_us
@@ -136,12 +136,12 @@ class Once:
                 yield f"{claim.thing} and {other.thing} have one id, and both were stored"
 
     def unanswered(self, thing: Thing, now_us: int) -> None:
-        """Its put will not be answered any more."""
+        """Note that the put of this item will never be answered."""
         if thing.claim is not None:
             thing.claim.last_us = min(thing.claim.last_us, now_us)
 
     def lost(self, came: set[int], us: int) -> list[Thing]:
-        """Of what was owed: those groups of which nothing came, and nothing ever was seen."""
+        """Return the groups of claims of which one was owed, and none came or was ever seen."""
         missing = []
         for group in self.owed:
             if not any(
@@ -156,7 +156,7 @@ class Once:
     # -- cancelling -------------------------------------------------------------------------
 
     def cancel(self, request: Request) -> None:
-        """A `delete q/id=` has come."""
+        """Note that a `delete q/id=` has arrived."""
         things = [each.thing for each in self.claims.get(request.id, ()) if not each.is_out]
         found = self.book.surely_ready(request.arrived_us, request.arrived_us)
         cancel = self.cancels[request] = Cancel([], [each for each in found if each in things])
@@ -164,7 +164,7 @@ class Once:
             self._may_end(cancel, thing)
 
     def may_end(self, request: Request) -> list[Thing]:
-        """What this cancel may end, of what there is."""
+        """Return the items that this cancel may end."""
         return [thing for thing, _, _ in self.cancels[request].things]
 
     def _may_end(self, cancel: Cancel, thing: Thing) -> None:
@@ -174,7 +174,7 @@ class Once:
             self.book.suspect(thing, NEVER)
 
     def cancelled(self, request: Request, reply: Reply) -> Iterator[str]:
-        """It was answered; what is wrong with that."""
+        """Yield the mistakes of the answer to a cancel."""
         cancel, now_us, book = self.cancels.pop(request), request.left_us, self.book
         if reply.word == "DELETED":
             waiting = [thing for thing, _, _ in cancel.things if not thing.gone]
@@ -193,7 +193,7 @@ class Once:
         self._settle(cancel, now_us)
 
     def uncancelled(self, request: Request, now_us: int) -> None:
-        """It got an error, or no answer."""
+        """Note that a cancel got an error, or no answer."""
         if request in self.cancels:
             self._settle(self.cancels.pop(request), now_us)
 
@@ -205,14 +205,14 @@ class Once:
     # -- what makes it uncertain ------------------------------------------------------------
 
     def forget(self, before_us: int = 0) -> None:
-        """Everything may be forgotten; what was settled before then surely is."""
+        """Note that all ids may be forgotten; those settled before `before_us` certainly are."""
         for id_, claims in list(self.claims.items()):
             self.claims[id_] = [each for each in claims if each.last_us >= before_us]
             for each in claims:
                 each.is_void = True
 
     def end_life(self, forgets: bool, now_us: int) -> None:
-        """The server ended; `forgets`: what was answered may not be on disk."""
+        """Note that the server ended; `forgets`: answered requests may not be on disk."""
         for request in list(self.cancels):
             self.uncancelled(request, now_us)
         for claims in self.claims.values():

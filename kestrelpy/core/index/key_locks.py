@@ -281,8 +281,8 @@ class KeyLocks:
     def retain_only(self, stay: IdSet, trash: Trash) -> None:
         """Remove all claims but those of the items `stay`, none of which is blocked.
 
-        It looks at no more than a few rows: `trash` passes the others on in slices, and until then
-        each one when its value is looked for.
+        It looks at a few rows at most. `trash` passes the others on in slices; a row that is needed
+        before that is passed on when its value is looked up.
         """
         for earlier in self._before:
             earlier.stay = stay
@@ -530,8 +530,8 @@ class KeyLocks:
         return sorted(found)
 
     def rows(self) -> list[int | KeyLine]:
-        """Return the rows as they are now, with the holders of the values for which no item waits:
-        a row that changes from now on is another one. Their number does not matter."""
+        """Return the rows as they are now; a value that no item waits for is its holder's id. A row
+        that changes later is replaced, so this list stays as it is, and its length costs little."""
         if not self.blocked_values:
             return []
         self._copies += 1

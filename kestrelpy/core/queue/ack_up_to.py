@@ -26,7 +26,7 @@ from kestrelpy.errors import ClientError
 
 # Numbers in one step: it takes 3 ms even if all of them are items in memory.
 STEP_NUMBERS: Final = 2048
-# ... of items that wait for keys, each of which may let others go on, this part (1/4): 10 ms.
+# A step takes this part (1/4) of them if they wait for keys: each end may unblock others. 10 ms.
 _BLOCKED_PART: Final = 4
 # Up to this number, disk references after the marker are looked up one by one.
 _FEW_STUBS: Final = 8
@@ -86,8 +86,7 @@ class AckUpTo:
     def _confirm(self, marker: int, now_ms: int) -> int:
         """Confirm every item up to the marker; return the record to wait for.
 
-        Of the items whose marker is not their id, only those in `_passed` have a marker that is not
-        above this one.
+        `_passed` has the items whose marker is not their id and is at most this one.
         """
         queue, passed = self._queue, self._passed
         reader = queue.reader
@@ -110,8 +109,8 @@ class AckUpTo:
     def _leave_line(self, reader: Subscription, marker: int, gone: IdSet) -> int:
         """Take items out of the ready list and out of their leases; return the bytes of the others.
 
-        The bytes of items that only the log has are a guess. With a limit on bytes they count as
-        none: a guess must not make a queue full.
+        The bytes of items that only the log has are an estimate. With a limit on bytes they count
+        as none: an estimate must not make a queue full.
         """
         ready, keyed, left = reader.ready, reader.key_gate, reader.live_bytes
         blocked, freed = keyed.drop_blocked(gone, marker)

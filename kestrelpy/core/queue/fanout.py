@@ -30,7 +30,7 @@ AT_ONCE_MS: Final = 0  # due at the next tick
 # Children with waiting clients that one step gives an item: each takes some 20 µs, and its client's
 # answer as much again.
 GIVEN_MAX: Final = 100
-# Items that are kept in memory for children whose turn comes; they read any others back.
+# Items that stay in memory for children whose turn comes later; these read older ones back.
 _LATE_ITEMS_MAX: Final = 64
 _LATE_BYTES_MAX: Final = 1 << 20
 
@@ -63,8 +63,8 @@ class FanOut:
                 del queue.eager[child]
 
     def spread(self) -> None:
-        """Have children that are given each item only for their waiting clients wait for their
-        turn, all but GIVEN_MAX."""
+        """If more than GIVEN_MAX children are given each item only because clients wait there, let
+        the others wait for their turn."""
         queue = self._queue
         if len(queue.eager) <= GIVEN_MAX:
             return
@@ -76,8 +76,8 @@ class FanOut:
             queue.alarm.need(AT_ONCE_MS)
 
     def _retain(self, item: Item) -> None:
-        """Keep an item for the children whose turn comes; an earlier one that is not kept any more
-        is read back."""
+        """Hold an item in memory for the children whose turn comes later. They read back an earlier
+        one that is dropped for it."""
         self._late.append((item, self._queue.put_bytes))
         self._late_bytes += item.size
         while len(self._late) > _LATE_ITEMS_MAX or self._late_bytes > _LATE_BYTES_MAX:
@@ -167,7 +167,7 @@ class FanOut:
             self._idle_sweep.need(0)
 
     def set_passing(self, passes_on: bool, now_ms: int) -> None:
-        """From now on give the queue's own consumers no items that are put, or give them again."""
+        """Stop giving new items to the queue's own consumers, or start it again."""
         queue = self._queue
         if passes_on == queue.passes_on or queue.log.failure is not None:
             return

@@ -74,7 +74,7 @@ class IdleSweep:
             self.need(seconds * 1000)
 
     def know_nothing(self) -> None:
-        """Look at all children soon: the expiry of the items that are there is not known."""
+        """Look at all children soon: it is not known when their present items expire."""
         self.unsure = self._queue.last_number
         self.need(0)
 

@@ -362,7 +362,8 @@ class Queue(QueueState):
         return self.recount.is_needed(id_)
 
     def may_be_needed(self, id_: int) -> bool:
-        """`is_needed`, or too many children would have to be asked: the log counts soon."""
+        """As `is_needed`. True as well if that would ask too many children: then the log counts
+        soon."""
         return self.recount.is_needed(id_, ASKED_MAX)
 
     def needed_now(self) -> IdSet:
@@ -378,8 +379,8 @@ class Queue(QueueState):
         return self.recount.append(draft, now_ms)
 
     def know_unreadable(self, ids: IdSet) -> None:
-        """Note these items, which the log does not give any more, for all who need them; the caller
-        reports them."""
+        """Note these items, which can no longer be read, for all subscriptions that need them; the
+        caller reports them."""
         self.catch_up()
         for reader in self.readers:
             if (lost := ids.both(reader.live)).count:
@@ -488,9 +489,9 @@ class Queue(QueueState):
         self.dedupe.set_secret(secret, self.floor)
 
     def _first_open(self) -> int:
-        """Return the lsn of the first record that no start would know before two snapshots have it:
-        a put whose origin is open, or that alone may hold a remembered id or version, or the record
-        that named a child."""
+        """Return the lsn of the first record that must stay in the log until two snapshots have it:
+        a put whose origin is open, a put that alone may hold a remembered id or version, or the
+        record that named a child."""
         if not self.dedupe.is_empty:
             return 0
         first = next((origin.lsn for origin in self.origins.values()), NONE_OPEN)

@@ -63,7 +63,7 @@ class RecordReserve:
 
     def scattered(self) -> int:
         """Return how many items have a place of their own: delayed ones, and those that came back
-        late. Of many children none is asked."""
+        late. With many children it does not look at the children."""
         queue = self._queue
         reader = queue.reader
         count = reader.out_of_order.count - reader.ready.blocked
@@ -80,9 +80,9 @@ class RecordReserve:
     def exact(self) -> int:
         """Count the records that must find room.
 
-        Confirms that may come before they empty a segment are those of all subscriptions but the
-        last one: its confirms free the room that they need. Children that no consumer took from do
-        not count; but while there is one, nobody else's confirms empty a segment.
+        The confirms of all subscriptions but one may come without emptying a segment; those of the
+        last one free the room that they need. A child without a consumer that took an item does not
+        count, but while there is such a child, no confirms of others empty a segment.
         """
         queue = self._queue
         count = len(queue.reader.leases.entries) + queue.reader.delays.entry_count

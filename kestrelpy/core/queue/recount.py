@@ -4,13 +4,13 @@
                                                 └▶ many: counted once for all such records of a
                                                    while, with a record of its own
     the end of an item for one subscription ──▶ one of a few children needs it: nothing to count
-                                             └▶ nobody knows: counted in the same way
+                                             └▶ it is not known: counted in the same way
 
-A count looks at every child. So with thousands of children that are removed one after the other,
-each removal looked at all that were left.
+A count looks at every child. If thousands of children were removed one after the other, with a
+count each, every removal would look at all children that are left.
 
-One rule: between such a record and the count, items that nobody needs count as needed: their
-segments stay a little longer, and no segment goes too early.
+One rule: between such a record and the count, items that no subscription needs count as needed:
+their segments stay a little longer, and no segment goes too early.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import AT_ONCE_MS
 from kestrelpy.core.timers import NEVER_MS
 
-# A count takes a microsecond for each child. With one such wait for this number of children it
-# takes a hundredth of the time.
+# A count takes a microsecond for each child. It is put off by a millisecond for each group of this
+# many children, so counting takes a hundredth of the time.
 CHILDREN_A_MS: Final = 10
 # Children that are asked at the end of an item whether they need it.
 ASKED_MAX: Final = 16
@@ -62,11 +62,11 @@ class Recount:
             self._queue.alarm.need(self.due_ms)
 
     def is_needed(self, id_: int, most: int | None = None) -> bool:
-        """True if any subscription still needs this item. With `most`: ask so many children, and
-        let the log count soon if there are others that may need it."""
+        """True if any subscription still needs this item. With `most`: ask that many children, and
+        if more may need it, have the log count soon."""
         queue = self._queue
         is_for_all = queue.unseen is None or not queue.unseen.is_passed(id_)
-        # Those that are looked at first end first.
+        # The children that are asked first end first.
         for child in islice(reversed(queue.children.values()), most):
             if (is_for_all and id_ > child.taken) or id_ in child.live:
                 return True

@@ -30,7 +30,8 @@ class QueueRetention:
         self._queue = queue
 
     def begin(self, readable: IdSet | None = None) -> None:
-        """Retain items, or cease to, as the policy says; a start has found the `readable` ones."""
+        """Begin or stop to retain items, as the policy says. A start has found the `readable` ones.
+        """
         queue = self._queue
         policy, reader, log = queue.policy, queue.reader, queue.log
         if log.read_ahead is None:
@@ -59,7 +60,7 @@ class QueueRetention:
             queue.reader.markers.lose(first, last, needed)
 
     def look(self, now_ms: int) -> None:
-        """If retained items may be past their time, have a record synced; items before it go."""
+        """If retained items may be past their time, have a record synced: it lets them go."""
         retained, retain_ms = self._queue.retained, self._queue.policy.retain_ms
         if retained is None or retained.look_ms is None or retained.look_ms > now_ms:
             return

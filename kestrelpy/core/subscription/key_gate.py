@@ -219,9 +219,9 @@ class KeyGate:
             self.drop_unread(id_, 0)
 
     def drop_blocked(self, ids: IdSet, last: int) -> tuple[int, list[Blocked]]:
-        """Remove the blocked items among `ids`: all that are live up to `last`, or without some
-        that have another place; return the bytes of their bodies, and the items that this unblocks,
-        for `put_back`."""
+        """Remove the blocked items among `ids`; return the bytes of their bodies, and the items
+        that this unblocks, for `put_back`. `ids` are all live items up to `last`, perhaps without
+        some that have another place."""
         if not self.keys.blocked.count:
             return 0, []
         freed = list[Blocked]()

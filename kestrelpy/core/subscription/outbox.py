@@ -51,8 +51,8 @@ class Outbox:
     ) -> int:  # fmt: skip
         """Make a dead letter of an item that is out of the list; return the record to wait for.
 
-        On a full disk the death is put down only if its record `has_room` of its own: the room left
-        is for the confirms. A restart finds the item where it was then.
+        On a full disk the death is recorded only if its record `has_room` of its own: the rest of
+        the room is for confirms. Without the record a restart finds the item where it was before.
         """
         state = self._state
         state._apply_dead(item.id, attempts, reason, unix_ms, item.size)

@@ -256,8 +256,7 @@ class ReadyLine:
             state.watch.add(item)
 
     def offer(self, item: Item) -> None:
-        """Take in an item if it is the next one that would be read back; the caller has it still.
-        """
+        """Take in an item that the caller has, if it is the next one that would be read back."""
         state, id_ = self._state, item.id
         ready = state.ready
         is_next = ready.beyond > 0 and id_ == ready.frontier and id_ in state.live
@@ -327,7 +326,7 @@ class ReadyLine:
         """Remove and return the head of the ready list; if only the log has it, its size is a
         guess.
 
-        It has its key, or waits for it, until the caller drops it. None: no item is ready.
+        It holds its key, or waits for it, until the caller drops it. None: no item is ready.
         """
         ready = self._state.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:

@@ -43,7 +43,7 @@ class TransferSource:
         return cls(reader)
 
     def take_dead(self, id_: int, mover: Holder) -> Lease | None:
-        """Lease this dead letter to the mover; None: its body has to be read back, and will be.
+        """Lease this dead letter to the mover; None: its body has to be read first, which begins.
 
         The caller knows that the item is dead, readable and not leased.
         """

@@ -60,7 +60,7 @@ _WORDS: Final = {
 }
 # The cost of a noreply set beside its body: no reply counts it.
 RECORD_BYTES: Final = 256
-# Sets that are stored as one step: as long as that takes, nobody looks at the clock.
+# Sets that are stored in one step. During a step the server does not look at the clock.
 RUN_SETS_MAX: Final = 16
 RUN_ITEM_BYTES_MAX: Final = 4096
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
