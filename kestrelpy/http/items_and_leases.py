@@ -50,7 +50,6 @@ from kestrelpy.http.values import (
     is_true,
     prefers_raw,
     queue_name,
-    whole,
 )
 from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms, why_reused
 
@@ -72,6 +71,7 @@ _ONE_RAW: Final[dict[str, Any]] = {
     },
 }
 
+_Token = Annotated[int, Meta(ge=1, le=_TOKEN_MAX)]
 _Abort = Annotated[
     Literal["", "true", "1"] | None, Meta(description="Give the item back instead: it counts.")
 ]
@@ -102,7 +102,7 @@ async def post_item(
     delay: Annotated[str, Meta(description="Available after this time, for instance 5s.")] = "",
     at: Annotated[str, Meta(description="Available at this time, in unix seconds.")] = "",
     expires: Annotated[str, Meta(description="Its life, for instance 1h.")] = "",
-    flags: Annotated[str, Meta(description="The flags of memcache.")] = "0",
+    flags: Annotated[int, Meta(ge=0, le=_FLAGS_MAX, description="The flags of memcache.")] = 0,
 ) -> Response:
     """Answer 201 when the item is on disk; 200 if its id was seen before; 422 if that was with
     another body or key."""
@@ -111,7 +111,7 @@ async def post_item(
     unix_ms = now_ms + call.broker.clock.offset_ms
     lives_ms = above_0_ms("expires", expires) if expires else 0
     terms = Terms(
-        flags=whole("flags", flags, 0, _FLAGS_MAX), expires_ms=lives_ms and unix_ms + lives_ms,
+        flags=flags, expires_ms=lives_ms and unix_ms + lives_ms,
         key=_key_values(request), delay=_delay(delay, at), id=id_of(request, id_),
     )  # fmt: skip
     storing = Storing(call.broker, call.host)
@@ -151,19 +151,19 @@ async def post_leases(
     request: Request,
     call: Call,
     queue: str,
-    count: Annotated[str, Meta(description=f"How many at most, up to {COUNT_MAX}.")] = "1",
+    count: Annotated[int, Meta(ge=1, le=COUNT_MAX, description="How many at most.")] = 1,
     wait: Annotated[str, Meta(description="How long to wait for the first, up to 60s.")] = "0",
     lease: Annotated[str, Meta(description="How long the leases last.")] = _LEASE,
 ) -> Response:
     """Answer with the leases and their items; with `Accept: application/octet-stream` with the
     body of one item, its token in `Lease-Token`, or 204."""
     name = queue_name(queue)
-    lease_ms, most = above_0_ms("lease", lease), whole("count", count, 1, COUNT_MAX)
+    lease_ms = above_0_ms("lease", lease)
     is_raw = prefers_raw(request)
-    if is_raw and most > 1:
-        raise HttpError(400, f"count is {most}: with Accept: {_RAW} the answer is one item")
+    if is_raw and count > 1:
+        raise HttpError(400, f"count is {count}: with Accept: {_RAW} the answer is one item")
     taker = LeaseTaker(call, name, lease_ms)
-    taken = await taker.take(most, duration_ms("wait", wait, WAIT_MS_MAX))
+    taken = await taker.take(count, duration_ms("wait", wait, WAIT_MS_MAX))
     if taken is None:
         return nothing() if is_raw else answer({"leases": []})
     try:
@@ -179,7 +179,7 @@ async def post_leases(
 async def patch_lease(
     call: Call,
     queue: str,
-    token: str,
+    token: _Token,
     lease: Annotated[str, Meta(description=f"It lasts for this time from now: {_LEASE}.")] = "",
     delay: Annotated[str, Meta(description="End it; the item is available after this time.")] = "",
 ) -> Response:
@@ -207,7 +207,7 @@ async def patch_lease(
 async def delete_lease(
     call: Call,
     queue: str,
-    token: str,
+    token: _Token,
     abort: _Abort = None,
     bury: Annotated[str, Meta(description="Make it a dead letter, for this reason.")] | None = None,
     dry_run: DryRun = "false",
@@ -234,13 +234,12 @@ async def delete_lease(
     return nothing()
 
 
-def _named(ends: LeaseEnd, name: bytes, token: str, now_ms: int) -> tuple[Any, Lease]:
+def _named(ends: LeaseEnd, name: bytes, token: int, now_ms: int) -> tuple[Any, Lease]:
     """Return the queue and the lease that the token names; raise InvalidToken."""
-    number = whole("token", token, 1, _TOKEN_MAX)
     queue = ends.queue(name)
-    lease = ends.named(queue, number, now_ms)
+    lease = ends.named(queue, token, now_ms)
     if queue is None or lease is None:
-        raise InvalidToken(number, name)
+        raise InvalidToken(token, name)
     return queue, lease
 
 

@@ -198,10 +198,10 @@ async def get_stream(
     call: Call,
     name: str,
     from_version: Annotated[str, Meta(description="The first version, or: last.")] = "1",
-    limit: Annotated[str, Meta(description=f"How many at most, up to {EVENTS_MAX}.")] = "100",
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="How many at most.")] = 100,
 ) -> Response:
     """Answer with the events that are retained, in the order of their versions."""
-    stream, most = stream_of(name), whole("limit", limit, 1, EVENTS_MAX)
+    stream, most = stream_of(name), limit
     first = 0
     if from_version != _LAST:
         first = whole("from_version", from_version, 1, _NUMBER_MAX)
@@ -307,22 +307,24 @@ class CategoryPage(NamedTuple):
 async def get_category(
     call: Call,
     name: str,
-    after: Annotated[str, Meta(description="The marker of the last event that was seen.")] = "0",
-    limit: Annotated[str, Meta(description=f"How many at most, up to {EVENTS_MAX}.")] = "100",
+    after: Annotated[
+        int, Meta(ge=0, le=_NUMBER_MAX, description="The marker of the last event that was seen.")
+    ] = 0,
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="How many at most.")] = 100,
     member: Annotated[str, Meta(description="Only streams of this member, from 0.")] = "",
     size: Annotated[str, Meta(description="How many members the group has.")] = "",
     wait: Annotated[str, Meta(description="How long to wait for the first, up to 60s.")] = "0",
 ) -> Response:
     """Answer with the events after the marker, and where to go on: `after`, `next`."""
-    category, most = queue_name(name), whole("limit", limit, 1, EVENTS_MAX)
-    marker, (me, all_) = whole("after", after, 0, _NUMBER_MAX), _group(member, size)
+    category = queue_name(name)
+    marker, (me, all_) = after, _group(member, size)
     due_ms = call.now_ms() + duration_ms("wait", wait, WAIT_MS_MAX)
     _refuse_alias(call, category)
     call.broker.counters.cmd_peek += 1
     scan = _Scan(call, category, EventShape(name, me, all_), not all_)
     while True:
         before = await call.reserve(PAGE_BYTES_MAX)
-        found = await scan.read(marker, most)
+        found = await scan.read(marker, limit)
         call.share.shrink(before + sum(map(len, found.lines)))
         marker = found.after
         if found.lines or not found.is_over or call.now_ms() >= due_ms or call.is_leaving:
@@ -338,7 +340,7 @@ async def get_category(
     path = quote_from_bytes(category, "!$&'()*+,:;=@")
     head = {
         "category": name, "after": marker,
-        "next": f"/categories/{path}?after={marker}&limit={most}{group}",
+        "next": f"/categories/{path}?after={marker}&limit={limit}{group}",
     }  # fmt: skip
     return Response(_joined(head, found.lines), 200, None, JSON)
 

@@ -4,12 +4,10 @@ from kestrelpy.http.admin import (
     actions,
     find,
     health,
-    item,
     items,
     jobs,
     leases,
     moving,
-    past,
     queues,
     schedules,
     server,
@@ -26,7 +24,7 @@ from kestrelpy.http.admin.server import members_of_connection, members_of_journa
 ROUTES = [
     route
     for each in (
-        health, queues, items, item, past, find, actions, leases, moving, jobs, schedules, server
+        health, queues, items, find, actions, leases, moving, jobs, schedules, server
     )
     for route in each.router.routes
 ]

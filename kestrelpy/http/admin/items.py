@@ -1,18 +1,21 @@
-"""Items: pages by state and key, one with why it is not delivered, and dead letters by reason.
+"""Items: pages by state and key, one with why it is not delivered, its body and its life; dead
+letters by reason; what a queue had at a time.
 
-One rule: a body is cut to what was asked for, and an item is shown when it is stored.
+One rule: an item is shown when it is stored. A body is cut to what was asked for; whole, it is a
+file: a browser saves it and never shows it, for what clients store is not trusted.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import AnyQueue, QueueLife
+from kestrelpy.core import AnyQueue, Browse, QueueLife
 from kestrelpy.errors import ClientError
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
@@ -30,27 +33,41 @@ from kestrelpy.http.admin.common import (
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.call import Call
-from kestrelpy.http.models import DryRun
+from kestrelpy.http.models import DryRun, errors
 from kestrelpy.http.routing import Router
+from kestrelpy.http.values import whole
 from kestrelpy.operations import (
     ITEM_STATES,
+    PAGE_BYTES_MAX,
     DeathFilter,
     Deaths,
     GoneFacts,
     Inspection,
     ItemFacts,
+    ItemLife,
     ItemList,
     ListedItem,
     LogReader,
+    LostPlace,
     QueueAdmin,
     Removal,
     Rests,
     check_assigned,
+    marker_facts,
 )
 
 router: Final = Router("admin: items", prefix="/admin", responses=ERRORS)
 LIMIT_MAX: Final = 100
 BODY_MAX: Final = 64 << 10
+_TEXT_MAX: Final = 256
+_BYTES: Final = "application/octet-stream"
+_PLACE_MAX: Final = 40
+_OFFSET_MAX: Final = (1 << 32) - 1  # of a segment
+_ALIGN_BYTES: Final = 8  # of a record
+_WHOLE_BODY: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {_BYTES: {"schema": {"type": "string", "format": "binary"}}}},
+    **errors(503),
+}
 _TAIL_BYTES: Final = 3  # of a character that may be cut
 State = Literal["ready", "leased", "delayed", "dead", "done"]
 assert get_args(State) == ITEM_STATES
@@ -105,12 +122,12 @@ async def get_item(call: Call, queue: str, item: _Id, body: _Body = 256) -> Resp
     """Answer with its state, why it is not delivered, and the beginning of its body, which has
     `body_bytes` in all."""
     found = find_queue(call, queue)
-    facts, whole = await inspect(call, found, item)
-    is_cut = whole is not None and len(whole) > body
+    facts, stored = await inspect(call, found, item)
+    is_cut = stored is not None and len(stored) > body
     row = shown(facts)
     row["state"] = "leased" if facts.state == "lent" else facts.state
-    row |= cut_body(whole[:body], is_cut) if whole is not None else {}
-    body_bytes = len(whole) if whole is not None else facts.bytes
+    row |= cut_body(stored[:body], is_cut) if stored is not None else {}
+    body_bytes = len(stored) if stored is not None else facts.bytes
     return answer({**row, "is_cut": is_cut, "body_bytes": body_bytes})
 
 
@@ -218,3 +235,115 @@ async def retry_item(call: Call, queue: str, item: _Id) -> Response:
     await call.until(rests)
     note(call, "retry", found.name, 1, f"item {item}")
     return answer({"count": 1})
+
+
+# -- the life of one, and the past of a queue --------------------------------------------------
+
+
+@router.get("/queues/{queue}/items/{item}/body", summary="The body of an item, as a file",
+            responses=_WHOLE_BODY)  # fmt: skip
+async def get_body(call: Call, queue: str, item: _Id) -> Response:
+    """Answer with the whole body, whatever state the item is in."""
+    found = find_queue(call, queue)
+    before = await call.reserve(PAGE_BYTES_MAX)
+    _, body = await inspect(call, found, item)
+    if body is None:
+        raise HttpError(503, f"the body of item {item} of {queue} cannot be read: see the log")
+    call.share.shrink(before + len(body))
+    if len(body) > PAGE_BYTES_MAX and not call.share.hold(len(body) - PAGE_BYTES_MAX):
+        raise HttpError(503, "too many long answers at this moment: try again later")
+    headers = {"Content-Disposition": f'attachment; filename="item-{item}"'}
+    return Response(body, 200, headers, _BYTES)
+
+
+@router.get("/queues/{queue}/items/{item}/life", summary="The life of an item",
+            model=models.Life)  # fmt: skip
+async def get_life(
+    request: Request,
+    call: Call,
+    queue: str,
+    item: _Id,
+    journal: Annotated[bool, Meta(description="Read the records of the journal.")] = False,
+    after: Annotated[str, Meta(max_length=_PLACE_MAX, description="A cursor.")] = "",
+) -> Response:
+    """Answer with what is known of the item now; with `journal=1` what the journal says of it, a
+    part for each call: go on with `next`. An item that is gone has a life in the journal alone."""
+    found = find_queue(call, queue)
+    try:
+        lsn = check_assigned(found, item)
+    except ClientError as error:
+        raise HttpError(404, str(error)) from None
+    if lsn:
+        await call.until_shown(Rests(found.log, lsn))
+    life = ItemLife(found, item, call, LogReader(call))
+    place = _place(after)
+    head = {"id": item, "looked_bytes": 0, "left_bytes": 0, "is_whole": False, "next": None}
+    if not journal:
+        events = await call.run(life.known())
+        return answer({**head, "state": _state(found, item), "events": list(map(asdict, events))})
+    try:
+        part = await call.run(life.part(place))
+    except LostPlace:
+        text = "after: this part of the journal was rewritten meanwhile: begin again without it"
+        raise HttpError(404, text) from None
+    cursor = ":".join(map(str, part.next)) if part.next is not None else None
+    return answer({
+        **head, **part._asdict(), "state": _state(found, item),
+        "events": list(map(asdict, part.events)), "next": next_page(request, cursor),
+    })  # fmt: skip
+
+
+def _place(text: str) -> tuple[int, int] | None:
+    """Return the segment and the offset of a cursor."""
+    if not text:
+        return None
+    number, colon, offset = text.partition(":")
+    if not colon:
+        raise HttpError(400, "after: take it from `next` of the part before")
+    at = whole("after", offset, 0, _OFFSET_MAX)
+    if at % _ALIGN_BYTES:
+        raise HttpError(400, "after: take it from `next` of the part before")
+    return whole("after", number, 1, _OFFSET_MAX), at
+
+
+def _state(queue: AnyQueue, id_: int) -> str:
+    browse = Browse(queue)
+    if not browse.has(id_):
+        return "gone"
+    state = browse.state(id_)[0].decode("ascii")
+    return "leased" if state == "lent" else state
+
+
+@router.get("/queues/{queue}/at", summary="Items from a time or a marker on",
+            model=models.PastPage)  # fmt: skip
+async def get_at(
+    request: Request,
+    call: Call,
+    queue: str,
+    ms: Annotated[
+        int, Meta(ge=0, le=NUMBER_MAX, description="Stored then or later, in ms since 1970.")
+    ] = 0,
+    after: After = 0,
+    key: Annotated[str, Meta(max_length=1024, description="As it is shown: A,B.")] | None = None,
+    text: Annotated[str, Meta(max_length=_TEXT_MAX, description="A part of the body.")] = "",
+    body: _Body = 256,
+    limit: _Limit = 20,
+) -> Response:
+    """Answer with the items after a marker, done ones as well if they are retained; without
+    `after`, from the first one stored at `ms` or later. It looks at 10,000 items or 32 MiB of
+    bodies."""
+    found, reader = find_queue(call, queue), LogReader(call)
+    life = QueueLife.of(found)
+    since_ms = 0 if after else ms
+    if since_ms:
+        after = max((await call.run(reader.search(found, since_ms))) - 1, 0)
+    wanted = text.encode("utf-8", "surrogatepass")
+    items = ItemList(found, reader, "", key, body, call.now_ms, wanted, since_ms)
+    page = await call.run(items.page(after, limit))
+    refuse_other(life)
+    markers = marker_facts(found)
+    return answer({
+        "items": [row_of_item(each) for each in page.items], "looked": page.looked,
+        "is_whole": page.is_whole, "marker_earliest": markers.marker_earliest,
+        "marker_latest": markers.marker_latest, "next": next_page(request, page.next),
+    })  # fmt: skip

@@ -369,3 +369,12 @@ class Move(Selection, kw_only=True):
     target: str
     state: Literal["ready", "dead"] = "ready"
     count: Number | None = None
+
+
+class User(Shape):
+    """The user of a request. `name` is null where the server has no users; all may do all then.
+    `now_ms` is the server's clock, so that the first page shows right ages."""
+
+    name: str | None
+    role: Literal["read", "write", "admin"]
+    now_ms: int

@@ -135,3 +135,13 @@ async def post_drain(
     note(call, "drain")
     call.host.shutdown(f"drain by {with_user(call.holder.name, call.user)}")
     return answer({"count": 1}, 202)
+
+
+@router.get("/me", summary="The user of the request", model=models.User)
+async def get_me(call: Call) -> Response:
+    """Answer with the name and the role of the user in all queues."""
+    now_ms = call.now_ms() + call.broker.clock.offset_ms
+    grant = call.grant
+    if grant is None:
+        return answer({"name": None, "role": "admin", "now_ms": now_ms})
+    return answer({"name": grant.name, "role": grant.role.name.lower(), "now_ms": now_ms})

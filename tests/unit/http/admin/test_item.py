@@ -74,7 +74,7 @@ async def test_a_body_that_has_no_room_or_is_unreadable_is_a_refusal_for_now(
         async def unread(*_: Any) -> tuple[None, None]:
             return None, None
 
-        monkeypatch.setattr("kestrelpy.http.admin.item.inspect", unread)
+        monkeypatch.setattr("kestrelpy.http.admin.items.inspect", unread)
         said = await server.client.get(body % 1)
         assert (said.status_code, "cannot be read" in said.text) == (503, True)
 
