@@ -11,8 +11,7 @@ from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.login import Login, LoginPort
 from kestrelpy.protocol.parse import Lines
 from kestrelpy.protocol.ports import ConnectionRoom, Host, Talk
-from kestrelpy.protocol.wire import MEMCACHE, Wire
-from kestrelpy.protocol.wires import wire_named
+from kestrelpy.protocol.wire import MEMCACHE, Wire, wire_named
 
 __all__ = [
     "MEMCACHE",

@@ -17,7 +17,7 @@ from typing import Final
 from kestrelpy.core import Broker, Log, TransferRequest, Waiter
 from kestrelpy.errors import ClientError, NoRoomYet, Refused
 from kestrelpy.operations import Work
-from kestrelpy.protocol.login import LOGIN_BYTES_MAX, ClosedDoor, LoginGate, LoginPort
+from kestrelpy.protocol.login import LOGIN_BYTES_MAX, ClosedGate, LoginGate, LoginPort
 from kestrelpy.protocol.parse import Command, Fetch, Lines, Parser, Requests, Store
 from kestrelpy.protocol.ports import Host, Shell
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, HELD_REPLIES_MAX, Replies
@@ -46,7 +46,7 @@ class Conversation:
         self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int,
         wire: Wire = MEMCACHE, logins: LoginPort | None = None,
     ) -> None:  # fmt: skip
-        """`logins` are the users that may use it; None: it is open."""
+        """`logins` are the users that may use it; None: every client may."""
         self.broker = broker
         self.host = host
         counters = self._counters = broker.counters.wire(wire.name)
@@ -79,12 +79,12 @@ class Conversation:
 
     @property
     def user(self) -> str | None:
-        """The user who is logged in; None: nobody is, or nobody has to be."""
+        """The logged-in user; None: no user is logged in, or logins are not needed."""
         return self._gate.user if self._gate is not None else None
 
     @property
     def who(self) -> str:
-        """The user who is logged in, else the peer."""
+        """The logged-in user, else the peer."""
         return self.user or self.holder.name
 
     # -- the turn ---------------------------------------------------------------------------
@@ -194,14 +194,17 @@ class Conversation:
             except Refused as refused:
                 self.refuse(refused, command.noreply)
 
-    def _stands_before(self, now_ms: int) -> LoginGate | ClosedDoor | None:
-        """Return what admits each command now, if anything does. What is barred ends before."""
+    def _stands_before(self, now_ms: int) -> LoginGate | ClosedGate | None:
+        """Return the gate that each command has to pass now; None: there is none.
+
+        A request whose rights are gone ends first.
+        """
         if self.is_barred:
             self.revoke(now_ms)
         logins = self._logins
         needs_login = logins is not None and logins.are_needed
         if self.host.closed:
-            return ClosedDoor(self.host.closed, needs_login)
+            return ClosedGate(self.host.closed, needs_login)
         return self._gate if needs_login else None
 
     def _limit_of(self, name: bytes) -> int:
@@ -373,7 +376,7 @@ class Conversation:
         self._transfer = request
 
     def note_closed(self) -> None:
-        """The server serves nobody from here on: note whether a reply is on its way."""
+        """Note whether a reply is on its way when the server stops serving requests."""
         replies = self.replies
         self.owes = bool(replies.out or replies.held or self.stream or self.waiter)
 

@@ -35,7 +35,7 @@ from kestrelpy.protocol.ports import Talk
 
 # The largest body before a login.
 LOGIN_BYTES_MAX: Final = 2 << 10
-_BEHIND_NO_DOOR: Final = frozenset({b"quit", b"version", b"mn", b"stats", b"verbosity"})
+_NEEDS_NO_DATA: Final = frozenset({b"quit", b"version", b"mn", b"stats", b"verbosity"})
 _OPEN: Final = frozenset({b"quit", b"version", b"mn"})
 _ADMIN_OF_ONE: Final = frozenset(
     {b"acknowledge", b"flush", b"flush_expired", b"pause", b"resume", b"retry"}
@@ -71,15 +71,15 @@ class LoginPort(Protocol):
         """Check a login, and let the conversation go on when that is over."""
 
 
-class ClosedDoor:
-    """Stands before every command while the server serves nobody."""
+class ClosedGate:
+    """Stands before every command while the server has no data to serve."""
 
     __slots__ = ("_admitted", "_why")
 
     def __init__(self, why: str, needs_login: bool) -> None:
-        """Where a login is needed, nothing passes that needs one: nobody logs in here."""
+        """`needs_login`: only the commands pass that need no login, since no client can log in."""
         self._why = why
-        self._admitted = _OPEN if needs_login else _BEHIND_NO_DOOR
+        self._admitted = _OPEN if needs_login else _NEEDS_NO_DATA
 
     def admits(self, talk: Talk, command: object) -> bool:
         """True if the command needs none of the data; else raise ServerError."""
@@ -103,7 +103,7 @@ class LoginGate:
 
     @property
     def user(self) -> str | None:
-        """The name of the user who is logged in; None: nobody is."""
+        """The name of the logged-in user; None: no user is logged in."""
         return self._grant.name if self._grant is not None else None
 
     @property

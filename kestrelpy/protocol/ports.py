@@ -84,11 +84,11 @@ class Talk(Client, Protocol):
 
     @property
     def user(self) -> str | None:
-        """The user who is logged in; None: nobody is, or nobody has to be."""
+        """The logged-in user; None: no user is logged in, or logins are not needed."""
 
     @property
     def who(self) -> str:
-        """The user who is logged in, else the peer."""
+        """The logged-in user, else the peer."""
 
     def store(self, command: Store, now_ms: int) -> Steps:
         """Execute a set, add, cas or replace; raise Refused."""

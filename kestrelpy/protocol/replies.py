@@ -94,8 +94,8 @@ class Replies:
     """One connection's replies: those in `out` are true, those in `held` wait.
 
     Equal replies to a run of requests are held as one, with their count: `merged` counts those
-    beside the first of each. `has_failed` is True if one waits for a log that failed before: that
-    log notifies nobody. `usual` is the form of its replies, None for memcache's own words.
+    after the first of each. `has_failed` is True if one waits for a log that failed before: that
+    log sends no notification. `usual` is the form of its replies, None for memcache's own words.
     """
 
     end: Final = b"END\r\n"  # closes the reply to a get

@@ -1,7 +1,8 @@
-"""What one wire is to a conversation: bytes to commands, and the words of the replies.
+"""A wire, as a conversation sees it: its parser, its verbs and the form of its replies.
 
 One rule: a wire decides nothing. Its requests are the commands of the memcache wire, or some of
-its own that are executed as several of those; its replies are memcache's in another form.
+its own that are executed as several of those; its replies are memcache's in another form. A wire
+that is not switched on is not imported.
 """
 
 from __future__ import annotations
@@ -45,3 +46,13 @@ class Memcache:
 
 
 MEMCACHE: Final = Memcache()
+
+
+def wire_named(name: str) -> Wire:
+    """Return the wire `memcache` or `text`."""
+    if name == "text":
+        from kestrelpy.protocol.text import TEXT  # noqa: PLC0415
+
+        return TEXT
+    assert name == "memcache", name
+    return MEMCACHE

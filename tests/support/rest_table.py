@@ -500,7 +500,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.postgres.round_trip._Statement
     """,
     "why a server serves nobody now": """
-        protocol.login.ClosedDoor
+        protocol.login.ClosedGate
     """,
     "who owns a slice, and by which right": """
         journal.engine.engine.Claim journal.engine.engine.Member journal.engine.engine.Owner

@@ -35,7 +35,7 @@ from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Talk, Work
-from kestrelpy.protocol.wires import wire_named
+from kestrelpy.protocol.wire import wire_named
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import Reload, put_in_force

@@ -133,10 +133,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.room":
         "tests/unit/server/connections/test_memory.py: the memory it waits for is the server's",
-    "kestrelpy.protocol.text.wire":
-        f"{_TRANSCRIPTS}: the parser and the form of the text port together, in text.txt",
-    "kestrelpy.protocol.wire":
-        "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.operations.displaced_read":
         "tests/unit/core/fanout/test_retained_children.py: children have such markers",
     "kestrelpy.protocol.verbs.children":

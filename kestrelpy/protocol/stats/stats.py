@@ -59,8 +59,7 @@ def words(facts: NamedTuple) -> Lines:
 
 
 def _with_reason(facts: NamedTuple) -> Lines:
-    """Return the words of facts, of which the last is a reason; it stands there only if there is
-    one."""
+    """Return the words of facts; the last fact is a reason, and is left out if there is none."""
     *found, (name, reason) = words(facts)
     if reason != _NONE:
         text = str(reason).encode("ascii", "backslashreplace").decode()

@@ -106,7 +106,7 @@ class Browser(LogReader):
 
 
 def _said(page: Page, browse: Browse, shape: Shape, after: int, end: bytes) -> bytes:
-    """Return the items of the page as they are sent; note a gap behind the client's marker."""
+    """Return the items of the page as they are sent; note a gap after the client's marker."""
     browse.note_gap(after, page.puts[0].marker)
     lines = page.lines
     if shape.full:

@@ -80,7 +80,7 @@ def test_a_flood_of_noreply_is_bounded_and_answers_nothing(size: int) -> None:
     while not client.conversation.is_blocked:
         stage.send("a", one * (1 + 60_000 // len(one)))
         sets += 1 + 60_000 // len(one)
-        assert sets * size <= 2 * HELD_BYTES_MAX and sets < 100_000, "nobody holds it back"
+        assert sets * size <= 2 * HELD_BYTES_MAX and sets < 100_000, "it is not held back"
 
     assert not client.sent
     stage.go()
@@ -393,7 +393,7 @@ def test_a_hang_up_before_the_token_is_sent_ends_the_lease(between: bytes) -> No
     assert found == (b"END\r\n" if between else b"VALUE jobs/open 0 1\r\nx\r\nEND\r\n")
     if not between:
         reader = stage.broker.queues[b"jobs"].reader
-        assert not reader.attempts, "nobody had it"
+        assert not reader.attempts, "no client had it"
         assert not reader.leases.entries
 
 

@@ -1,4 +1,4 @@
-"""What each command needs, and what one that nobody thought of needs."""
+"""The rights that each command needs, and those that an unknown command needs."""
 
 from __future__ import annotations
 

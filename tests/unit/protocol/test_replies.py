@@ -99,7 +99,7 @@ def test_a_failed_log_turns_its_held_replies_into_the_error() -> None:
 
 
 def test_a_reply_that_waits_for_a_log_that_failed_before_says_so() -> None:
-    """Such a log notifies nobody again: the connection is flushed for it."""
+    """Such a log sends no further notification: the connection is flushed for it."""
 
     def rest(replies: Replies, log: Gate) -> None:
         replies.rest_on(log, 2)

@@ -1,4 +1,4 @@
-"""A run of sets is one step, and nobody can tell: not by a reply, an item, a counter or a limit."""
+"""A run of sets is one step: replies, items, counters and limits are those of single sets."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_hang_up_during_a_read_leaves_nothing(stage: ServerHarness) -> None:
     stage.reads = True
     stage.work()
 
-    assert stage.say("b", b"gets jobs/peek/after=30") == b"END\r\n", "nothing behind it was done"
+    assert stage.say("b", b"gets jobs/peek/after=30") == b"END\r\n", "no item after it was done"
 
 
 def test_others_are_answered_while_it_is_read(stage: ServerHarness) -> None:

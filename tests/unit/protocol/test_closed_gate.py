@@ -1,4 +1,4 @@
-"""A server that serves nobody says why, and shows no figures to a stranger."""
+"""A server without data to serve says why, and shows no figures before a login."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol.login import ClosedDoor
+from kestrelpy.protocol.login import ClosedGate
 from kestrelpy.protocol.parse import Plain
 
 
@@ -15,9 +15,9 @@ from kestrelpy.protocol.parse import Plain
 @pytest.mark.parametrize("verb", [b"version", b"quit", b"stats", b"flush_all", b"reload"])
 def test_the_verbs_that_a_standby_admits(needs_login: bool, verb: bytes) -> None:
     talk: Any = None
-    door = ClosedDoor("standby of a", needs_login)
+    gate = ClosedGate("standby of a", needs_login)
     if verb in (b"version", b"quit") or (verb == b"stats" and not needs_login):
-        assert door.admits(talk, Plain(verb, []))
+        assert gate.admits(talk, Plain(verb, []))
     else:
         with pytest.raises(ServerError, match="standby of a"):
-            door.admits(talk, Plain(verb, []))
+            gate.admits(talk, Plain(verb, []))

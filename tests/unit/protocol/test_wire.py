@@ -6,7 +6,7 @@ import pytest
 
 from kestrelpy.protocol.parse import Parser
 from kestrelpy.protocol.text.parser import TextParser
-from kestrelpy.protocol.wires import wire_named
+from kestrelpy.protocol.wire import wire_named
 
 
 @pytest.mark.parametrize(("name", "kind"), [("memcache", Parser), ("text", TextParser)])
