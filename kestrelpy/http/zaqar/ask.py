@@ -23,9 +23,7 @@ from kestrelpy.http.routing import of_msgspec
 from kestrelpy.http.values import parsed, refuse_half_characters
 from kestrelpy.http.zaqar.projects import NAME, PROJECT_BYTES_MAX, prefix_of
 
-LIMIT: Final = 10
 LIMIT_MAX: Final = 20
-WAIT_SECONDS_MAX: Final = 60
 # Of a request, blanks included.
 POST_BYTES_MAX: Final = 262_144
 _TRUTH: Final = {
@@ -91,23 +89,6 @@ class Ask:
 
     # -- the query --------------------------------------------------------------------------
 
-    def limit(self, name: str = "limit", default: int = LIMIT) -> int:
-        """Return how many the client wants."""
-        return self.whole(name, default, 1, LIMIT_MAX)
-
-    def whole(self, name: str, default: int, least: int, most: int) -> int:
-        """Return a whole number of the query."""
-        text = self.query.get(name)
-        if text is None:
-            return default
-        if text.isascii() and text.isdigit() and len(text) < _INT64_DIGITS:
-            number = int(text)
-            if least <= number <= most:
-                return number
-        raise HttpError(
-            400, f"{name} is {shown(text)}: a whole number from {least} to {most} is allowed"
-        )
-
     def flag(self, name: str) -> bool:
         """Return a truth value of the query; it is false if it is not there."""
         text = self.query.get(name)
@@ -117,10 +98,6 @@ class Ask:
             return _TRUTH[text.lower()]
         except KeyError:
             raise HttpError(400, f"{name} is {shown(text)}: true or false is allowed") from None
-
-    def wait_ms(self) -> int:
-        """Return how long the client waits; 0: not at all."""
-        return self.whole("wait", 0, 0, WAIT_SECONDS_MAX) * 1000
 
     def many(self, name: str) -> list[str] | None:
         """Return the values of `ids=a&ids=b` and of `ids=a,b`, each once; None: there is none."""

@@ -61,16 +61,18 @@ class ClaimTimes(msgspec.Struct, forbid_unknown_fields=True):
         201: {"headers": {"Location": header("The claim.")}},
         204: {"description": "There is nothing to claim."},
     },
-    reads=models.request_parts(models.count(), models.WAIT, body=models.TIMES),
+    reads=models.request_parts(body=models.TIMES),
 )  # fmt: skip
-async def create(request: Request, queue: str) -> Response:
+async def create(
+    request: Request, limit: models.Limit = models.LIMIT, wait: models.Wait = 0
+) -> Response:
     """Claim up to `limit` messages; wait up to `wait` seconds for the first."""
     ask = Ask(request)
-    name, limit, wait_ms = ask.name, ask.limit(), ask.wait_ms()
+    name = ask.name
     ttl_ms, grace_ms = (ask.json(ClaimTimes) or ClaimTimes()).checked()
     call = ask.call
     taker = LeaseTaker(call, name, ttl_ms, in_one=True, grace_ms=grace_ms)
-    taken = await taker.take(limit, wait_ms)
+    taken = await taker.take(limit, wait * 1000)
     if taken is None:
         return nothing()
     try:

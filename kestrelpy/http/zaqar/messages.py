@@ -153,13 +153,15 @@ def _store(
     _MESSAGES, summary="List messages", model=models.MessagePage, responses=errors(404),
     reads=models.request_parts(
         models.some("ids", "Those with these ids, and no others."),
-        models.text("marker", "After this one; take it from `next`."), models.count(),
+        models.text("marker", "After this one; take it from `next`."),
         models.flag("echo", "Also the client's own messages."),
         models.flag("include_claimed", "Also claimed messages."),
-        models.flag("include_delayed", "Also delayed messages."), models.WAIT,
+        models.flag("include_delayed", "Also delayed messages."),
     ),
 )  # fmt: skip
-async def listing(request: Request, queue: str) -> Response:
+async def listing(
+    request: Request, limit: models.Limit = models.LIMIT, wait: models.Wait = 0
+) -> Response:
     """List messages after a marker, or those with these ids."""
     ask = Ask(request)
     name = ask.name
@@ -169,13 +171,13 @@ async def listing(request: Request, queue: str) -> Response:
             if each != "ids":
                 raise HttpError(400, f"ids and {each} contradict each other: ids name the messages")
         return await _by_ids(ask, name, ids)
-    limit, wait_ms, begin = ask.limit(), ask.wait_ms(), ask.query.get("marker")
+    begin = ask.query.get("marker")
     is_echo, sight = ask.flag("echo"), Sight(ask.flag("include_claimed"),
                                              ask.flag("include_delayed"))  # fmt: skip
     if not is_echo:
         sight = sight._replace(but=ask.client)
     call = ask.call
-    due_ms, reader = call.now_ms() + wait_ms, LogReader(call)
+    due_ms, reader = call.now_ms() + wait * 1000, LogReader(call)
     while True:
         found = LeaseEnd(call.broker).queue(name)
         at = _begin(found, begin)
@@ -335,20 +337,20 @@ async def _cancel(ask: Ask, queue: AnyQueue, number: int) -> bool:
     _MESSAGES, status=204, summary="Delete or pop messages",
     responses={200: {"model": models.Messages, "description": "With `pop`: they are taken."}},
     reads=models.request_parts(
-        models.some("ids", "Those with these ids."), models.count("pop", None),
+        models.some("ids", "Those with these ids."),
         models.some("claim_ids", "The claims that hold them."),
     ),
 )  # fmt: skip
-async def delete_many(request: Request, queue: str) -> Response:
+async def delete_many(request: Request, pop: models.Limit | None = None) -> Response:
     """Delete messages by their ids, or take up to `pop` of the oldest away."""
     ask = Ask(request)
     name, ids, claims = ask.name, ask.many("ids"), ask.many("claim_ids")
-    if (ids is None) == ("pop" not in ask.query):
-        raise HttpError(400, "either ids or pop is needed")
-    if ids is None:
+    if pop is not None and ids is None:
         if claims is not None:
             raise HttpError(400, "pop and claim_ids contradict each other: pop takes what is free")
-        return await _pop(ask, name, ask.limit("pop"))
+        return await _pop(ask, name, pop)
+    if ids is None or pop is not None:
+        raise HttpError(400, "either ids or pop is needed")
     held = [claim_id(each) for each in claims or ()]
     if None in held:
         raise HttpError(400, "claim_ids has what is no id of a claim")

@@ -7,14 +7,22 @@ One rule: they describe; `Ask` and the Structs of the handlers check.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
 
 from kestrelpy.http.models import Shape, parameter, refusals
 from kestrelpy.http.models import request_parts as told_of
-from kestrelpy.http.zaqar.ask import LIMIT, LIMIT_MAX, WAIT_SECONDS_MAX
+from kestrelpy.http.zaqar.ask import LIMIT_MAX
 from kestrelpy.http.zaqar.projects import PROJECT_BYTES_MAX
 
 ERRORS: Final = refusals(406)
+LIMIT: Final = 10
+_WAIT_SECONDS_MAX: Final = 60
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="How many at most.")]
+Wait = Annotated[
+    int, Meta(ge=0, le=_WAIT_SECONDS_MAX, description="Seconds to wait for the first.")
+]
 _FLAG: Final = {"type": "boolean", "default": False}
 _TEXT: Final = {"type": "string"}
 _OBJECT: Final = {"type": "object", "additionalProperties": True}
@@ -30,14 +38,6 @@ _HEADERS: Final = (
 def flag(name: str, description: str) -> dict[str, Any]:
     """Return the declaration of a truth value of the query."""
     return parameter(name, _FLAG, description)
-
-
-def count(name: str = "limit", default: int | None = LIMIT) -> dict[str, Any]:
-    """Return the declaration of how many the client wants."""
-    schema: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}
-    if default is not None:
-        schema["default"] = default
-    return parameter(name, schema, "How many at most.")
 
 
 def text(name: str, description: str) -> dict[str, Any]:
@@ -58,10 +58,6 @@ def request_parts(
     return told_of(*_HEADERS, *parameters, body=body, kind=kind, required=required)
 
 
-WAIT: Final = parameter(
-    "wait", {"type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX, "default": 0},
-    "Seconds to wait for the first.",
-)  # fmt: skip
 METADATA_FILTER: Final = parameter(
     "metadata", {"type": "object", "additionalProperties": _TEXT},
     "Any other name: the queues whose metadata have this value.",

@@ -65,16 +65,16 @@ class Purge(msgspec.Struct, forbid_unknown_fields=True):
 @router.get(
     _QUEUES, summary="List queues", model=models.ProjectQueues,
     reads=models.request_parts(
-        models.count(), models.text("marker", "After this name."),
+        models.text("marker", "After this name."),
         models.text("name", "The beginning of a name; `.*` stands for anything."),
         models.flag("detailed", "With metadata."),
         models.flag("with_count", "With how many match."), models.METADATA_FILTER,
     ),
 )  # fmt: skip
-async def listing(request: Request) -> Response:
+async def listing(request: Request, limit: models.Limit = models.LIMIT) -> Response:
     """List the queues of the project by name, after the marker."""
     ask = Ask(request)
-    limit, is_detailed, counts = ask.limit(), ask.flag("detailed"), ask.flag("with_count")
+    is_detailed, counts = ask.flag("detailed"), ask.flag("with_count")
     after, is_named = ask.query.get("marker", ""), _matcher(ask.query.get("name"))
     wanted = {key: value for key, value in ask.query.items() if key not in _WORDS}
     names, count = await ask.call.run(_names(ask, limit, after, is_named, wanted))
