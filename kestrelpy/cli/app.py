@@ -18,9 +18,9 @@ import kestrelpy
 from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
 from kestrelpy.cli.commands import Commands
 from kestrelpy.cli.completion import complete_shell
-from kestrelpy.cli.dead_commands import dead, move
+from kestrelpy.cli.dead.commands import dead, move
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
-from kestrelpy.cli.fleet_commands import fleet
+from kestrelpy.cli.fleet.commands import fleet
 from kestrelpy.cli.options import (
     HELP_FLAGS,
     Json,
@@ -32,7 +32,7 @@ from kestrelpy.cli.options import (
     Watch,
     Yes,
 )
-from kestrelpy.cli.queues_commands import items, queues, schedules
+from kestrelpy.cli.queues.commands import items, queues, schedules
 from kestrelpy.cli.spark import spark
 from kestrelpy.cli.usage import port_or_off, sentence, whole
 from kestrelpy.compiled import KIND
@@ -181,7 +181,7 @@ def status(
     watch: Watch = None,
 ) -> None:
     """Show a server's mode, health, counts and totals."""
-    from kestrelpy.cli import listing
+    from kestrelpy.cli.queues import listing
 
     listing.status(at(server, timeout), set_, as_json, watch)
 
@@ -211,7 +211,7 @@ def top(
     At a terminal the table is renewed until q or Ctrl-C; the last line names the keys that sort it.
     In a pipe it is printed once.
     """
-    from kestrelpy.cli import top as live
+    from kestrelpy.cli.status import top as live
 
     live.top(at(server, timeout), sort, interval, once, count, as_json)
 
@@ -276,7 +276,7 @@ def put(
 
     The item is on disk when this returns.
     """
-    from kestrelpy.cli import items as commands
+    from kestrelpy.cli.items import items as commands
 
     options = commands.PutOptions(delay, at_, id_, key or [], expire)
     commands.put(at(server, timeout), queue, text, lines, options, as_json)
@@ -297,7 +297,7 @@ def get(
 
     The body is printed byte for byte, and confirmed then. Exit code 1: no item is ready.
     """
-    from kestrelpy.cli import items as commands
+    from kestrelpy.cli.items import items as commands
 
     if not peek:
         commands.get(at(server, timeout), queue, wait, as_json)
@@ -316,7 +316,7 @@ def peek(
 
     Exit code 1: no item is ready.
     """
-    from kestrelpy.cli import items as commands
+    from kestrelpy.cli.items import items as commands
 
     commands.peek(at(server, timeout), queue, as_json)
 
@@ -390,7 +390,7 @@ def item_show(
 
     Exit code 1: the item is gone.
     """
-    from kestrelpy.cli import item as single
+    from kestrelpy.cli.items import item as single
 
     if not single.show(at(server, timeout), queue, number, as_json):
         raise typer.Exit(NOTHING)
@@ -405,7 +405,7 @@ def item_cancel(
 
     An item that is leased or dead stays.
     """
-    from kestrelpy.cli import item as single
+    from kestrelpy.cli.items import item as single
 
     single.cancel(at(server, timeout), queue, number, yes, as_json)
 
@@ -416,7 +416,7 @@ def item_retry(
     timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Make a delayed item available now."""
-    from kestrelpy.cli import item as single
+    from kestrelpy.cli.items import item as single
 
     single.retry(at(server, timeout), queue, number, as_json)
 
@@ -451,7 +451,7 @@ def dump(
 
     A daemon may be running.
     """
-    from kestrelpy.cli import journal as tools
+    from kestrelpy.cli.journals import journal as tools
 
     words = [f"--from-lsn={from_lsn}"]
     words += [f"--queue={queue}"] if queue is not None else []
@@ -466,7 +466,7 @@ def verify(folder: Folder = None, data_dir: DataDir = None, as_json: Json = Fals
 
     A daemon may be running. Exit code 0: no damage; 1: damage; 2: something cannot be read.
     """
-    from kestrelpy.cli import journal as tools
+    from kestrelpy.cli.journals import journal as tools
 
     words = ["--json"] if as_json else []
     raise typer.Exit(tools.run("verify", folder, data_dir, *words))
@@ -485,7 +485,7 @@ def repair(
 
     No daemon may be running.
     """
-    from kestrelpy.cli import journal as tools
+    from kestrelpy.cli.journals import journal as tools
 
     words = ["--dry-run"] if dry_run else []
     words += ["--yes"] if yes else []
@@ -505,7 +505,7 @@ def backup(
 
     The backup is on disk when this returns. A daemon may be running.
     """
-    from kestrelpy.cli import backup as tools
+    from kestrelpy.cli.journals import backup as tools
 
     tools.backup(dest, data_dir, as_json)
 
@@ -523,7 +523,7 @@ def restore(
 
     Each becomes a new generation of its queue. No daemon may be running.
     """
-    from kestrelpy.cli import restore as tools
+    from kestrelpy.cli.journals import restore as tools
 
     tools.restore(backup, data_dir, replace, yes)
 
@@ -545,8 +545,8 @@ def import_kestrel(
     Neither Kestrel nor a daemon may be running. After an end halfway, run it again: it goes on.
     Exit code 1: something in SRC is damaged or left out, and named.
     """
-    from kestrelpy.cli import import_kestrel as tools
-    from kestrelpy.cli.place import data_folder, plain_folder
+    from kestrelpy.cli.journals import import_kestrel as tools
+    from kestrelpy.cli.journals.place import data_folder, plain_folder
 
     folder = plain_folder(source, "SRC")
     request = tools.ImportRequest(folder, data_folder(data_dir), queue or [], dry_run)
@@ -562,7 +562,7 @@ def export_kestrel(
     ] = None,
 ) -> None:
     """Write the queues as journals of Kestrel; no daemon may be running."""
-    from kestrelpy.cli import export_kestrel as tools
-    from kestrelpy.cli.place import data_folder, plain_folder
+    from kestrelpy.cli.journals import export_kestrel as tools
+    from kestrelpy.cli.journals.place import data_folder, plain_folder
 
     tools.export_kestrel(plain_folder(dest, "DEST"), data_folder(data_dir), queue or [])

@@ -16,7 +16,7 @@ LEASING = "kestrelpy/operations/leasing.py"
 READER = "kestrelpy/core/subscription/subscription.py"
 UPKEEP = "journal/compaction/maintenance.py"
 KEYS = "kestrelpy/core/index/key_locks.py"
-MANIFEST = "kestrelpy/cli/manifest.py"
+MANIFEST = "kestrelpy/cli/journals/manifest.py"
 
 TESTS_OF_THE_JOURNAL = (
     "tests/unit/journal/write/test_group_commit.py",

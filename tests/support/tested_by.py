@@ -40,15 +40,15 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/journal/compaction/test_maintenance.py: it is made and ended there",
     "kestrelpy.cli.commands":
         "tests/process/cli/test_login.py: what its options do",
-    "kestrelpy.cli.dead":
+    "kestrelpy.cli.dead.dead":
         "tests/process/cli/test_item.py: the dead are items to their user",
-    "kestrelpy.cli.dead_commands":
+    "kestrelpy.cli.dead.commands":
         "tests/process/cli/test_moving.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.errors":
         "tests/process/cli/test_remote.py: no behaviour of its own",
-    "kestrelpy.cli.fleet_moves":
+    "kestrelpy.cli.fleet.engine_moves":
         "tests/process/fleet/test_moves.py: as a user runs it, on a real server",
-    "kestrelpy.cli.fleet_commands":
+    "kestrelpy.cli.fleet.commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.fleet.folder_files":
         "tests/unit/fleet/test_move_in.py: which files of a folder are moved",
@@ -56,9 +56,9 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/fleet/test_move_in.py: who may move, and when",
     "kestrelpy.cli.options":
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
-    "kestrelpy.cli.place":
+    "kestrelpy.cli.journals.place":
         "tests/process/fleet/test_doors.py: through each command that takes a data directory",
-    "kestrelpy.cli.queues_commands":
+    "kestrelpy.cli.queues.commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.wire.async_connection":
         "tests/process/client/test_async_worker.py: a worker is tested with its connections",

@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from kestrelpy.cli.app import app
-from kestrelpy.cli.queues_commands import items, queues, schedules
+from kestrelpy.cli.queues.commands import items, queues, schedules
 from tests.process.cli.command import Command
 
 

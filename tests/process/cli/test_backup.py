@@ -15,7 +15,7 @@ import pytest
 
 from journal.files import Disk
 from journal.format import journal_folders
-from kestrelpy.cli.backup import backup
+from kestrelpy.cli.journals.backup import backup
 from kestrelpy.server.directory.server_id import read_server_id
 from tests.process.cli.command import Command, eventually
 from tests.process.cli.load import Load, drained, number_of
@@ -93,7 +93,7 @@ def test_a_source_that_cannot_be_listed_again_leaves_a_finished_backup(
             raise OSError(5, "Input/output error", source)
         return journal_folders(files, source)
 
-    monkeypatch.setattr("kestrelpy.cli.backup.journal_folders", listed)
+    monkeypatch.setattr("kestrelpy.cli.journals.backup.journal_folders", listed)
     backup(str(tmp_path / "copy"), str(tmp_path / "data"), False)
     assert listings
     assert kestrelpy("restore", "copy", "--data-dir", "new").code == 0

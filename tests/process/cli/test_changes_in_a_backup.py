@@ -17,9 +17,9 @@ from typing import Final
 import pytest
 
 from journal.errors import JournalError
-from kestrelpy.cli.backup import back_up
-from kestrelpy.cli.manifest import BackedUp, read_manifest
-from kestrelpy.cli.restore import put_back
+from kestrelpy.cli.journals.backup import back_up
+from kestrelpy.cli.journals.manifest import BackedUp, read_manifest
+from kestrelpy.cli.journals.restore import put_back
 from kestrelpy.core.log.log import JournalLog
 from tests.support.journals import TIME_MS, TINY
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut

@@ -17,7 +17,7 @@ from journal.files import Disk
 from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.import_kestrel import ImportReport, ImportRequest, bring_in
+from kestrelpy.cli.journals.import_kestrel import ImportReport, ImportRequest, bring_in
 from tests.process.cli.command import Command, eventually
 from tests.support.daemon import DaemonProcess
 from tests.support.journals import TIME_MS

@@ -17,9 +17,9 @@ import pytest
 from journal.errors import JournalError
 from journal.files import Disk
 from journal.format.folder import folder_name
-from kestrelpy.cli.backup import back_up
-from kestrelpy.cli.manifest import read_manifest
-from kestrelpy.cli.restore import put_back
+from kestrelpy.cli.journals.backup import back_up
+from kestrelpy.cli.journals.manifest import read_manifest
+from kestrelpy.cli.journals.restore import put_back
 from tests.support.journals import TIME_MS, TINY, fresh
 from tests.support.memory_disk import MemoryDisk
 

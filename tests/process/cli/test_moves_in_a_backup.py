@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 
 from journal.errors import JournalError
-from kestrelpy.cli.backup import back_up
-from kestrelpy.cli.restore import put_back
+from kestrelpy.cli.journals.backup import back_up
+from kestrelpy.cli.journals.restore import put_back
 from kestrelpy.core.log.log import JournalLog
 from tests.process.cli.command import Command
 from tests.process.cli.load import drained

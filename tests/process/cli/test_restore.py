@@ -13,8 +13,8 @@ import pytest
 from journal.errors import JournalError
 from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
-from kestrelpy.cli.backup import back_up
-from kestrelpy.cli.restore import put_back
+from kestrelpy.cli.journals.backup import back_up
+from kestrelpy.cli.journals.restore import put_back
 from tests.support.journals import TIME_MS, TINY, bodies, fresh
 from tests.support.memory_disk import MemoryDisk, PowerCut
 

@@ -19,8 +19,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from kestrelpy.cli import fleet_moves
-from kestrelpy.cli.fleet import EngineAt
+from kestrelpy.cli.fleet import engine_moves
+from kestrelpy.cli.fleet.fleet import EngineAt
 from tests.process.fleet.load import (
     IMPATIENT_SECONDS,
     QUEUES,
@@ -160,7 +160,7 @@ class Campaign:
         for member in self.pair.members.values():
             assert member.stop() == 0
         at = EngineAt(self.pair.cluster.address, False, TAKEOVER_S)
-        fleet_moves.move_out(str(folder / "out"), at)
+        engine_moves.move_out(str(folder / "out"), at)
         ticks = times_put(folder / "out", "ticks")
         assert ticks == list(range(ticks[0], ticks[-1] + 1)), "a second of a schedule is not once"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from journal.engine.postgres import make_tables
-from kestrelpy.cli import fleet_moves
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.fleet import EngineAt
+from kestrelpy.cli.fleet import engine_moves
+from kestrelpy.cli.fleet.fleet import EngineAt
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.process.cli.command import Command
 from tests.support.daemon import DaemonProcess
@@ -157,7 +157,7 @@ def test_what_cannot_be_moved_is_one_sentence(
 def test_an_engine_that_goes_away_meanwhile_ends_the_command_with_a_sentence(
     server: PostgresServer, command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_moves, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(engine_moves, "_PATIENCE_SECONDS", 0.3)
     at = EngineAt(server.address, True, 1.0)
 
     def watch(doing: str) -> Callable[[int, int], None]:
@@ -167,12 +167,12 @@ def test_an_engine_that_goes_away_meanwhile_ends_the_command_with_a_sentence(
 
         return gone
 
-    monkeypatch.setattr(fleet_moves, "watch", watch)
+    monkeypatch.setattr(engine_moves, "watch", watch)
     with pytest.raises(CommandError, match="run the command again, and it goes on where it ended"):
-        fleet_moves.move_in(str(data), at)
+        engine_moves.move_in(str(data), at)
     server.start()
-    monkeypatch.setattr(fleet_moves, "watch", lambda doing: lambda done, total: None)
-    fleet_moves.move_in(str(data), at)
+    monkeypatch.setattr(engine_moves, "watch", lambda doing: lambda done, total: None)
+    engine_moves.move_in(str(data), at)
     assert server.ask("SELECT importing, released FROM kestrelpy.slice") == [(False, True)]
 
 

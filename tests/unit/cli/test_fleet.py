@@ -8,9 +8,9 @@ import pytest
 
 from journal.engine import Member, Owner
 from journal.engine.postgres import Facts, Made, Replica, Seat
-from kestrelpy.cli import fleet
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.fleet import EngineAt
+from kestrelpy.cli.fleet import fleet
+from kestrelpy.cli.fleet.fleet import EngineAt
 from kestrelpy.fleet import NoPatroni
 
 A, B = Member("host-a", "10.0.0.1:22133"), Member("host-b")

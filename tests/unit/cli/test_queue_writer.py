@@ -7,8 +7,8 @@ import pytest
 from journal.errors import JournalFailed
 from journal.format import Kind
 from journal.recovery import Recovery
-from kestrelpy.cli import queue_writer
-from kestrelpy.cli.queue_writer import QueueWriter
+from kestrelpy.cli.journals import queue_writer
+from kestrelpy.cli.journals.queue_writer import QueueWriter
 from tests.support.journals import TIME_MS
 from tests.support.memory_disk import Fault, MemoryDisk
 

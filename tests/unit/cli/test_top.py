@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.cli.top import SORTS, in_order, rows_of
+from kestrelpy.cli.status.top import SORTS, in_order, rows_of
 from kestrelpy.cli.wire import Facts
 
 

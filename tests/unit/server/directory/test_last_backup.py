@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
-from kestrelpy.cli.backup import back_up
+from kestrelpy.cli.journals.backup import back_up
 from kestrelpy.server.directory import last_backup_ms, note_backup
 from tests.support.http_client import web
 

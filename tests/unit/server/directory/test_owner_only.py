@@ -14,8 +14,8 @@ import pytest
 
 from journal.files import Disk
 from journal.write.segment_file import Sizes
-from kestrelpy.cli.backup import back_up
-from kestrelpy.cli.restore import put_back
+from kestrelpy.cli.journals.backup import back_up
+from kestrelpy.cli.journals.restore import put_back
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.directory.owner_only import open_to_others
 from tests.support.running import running

@@ -18,7 +18,7 @@ from rich.text import Text
 from kestrelpy.cli.asking import asked, report
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.listing import decoded, in_total, number, print_facts, queue_facts
+from kestrelpy.cli.queues.listing import decoded, in_total, number, print_facts, queue_facts
 from kestrelpy.cli.remote import connected, no_queue
 from kestrelpy.cli.screen import console, repeated, size, table
 from kestrelpy.cli.wire import Facts

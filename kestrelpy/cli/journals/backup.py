@@ -28,9 +28,9 @@ from journal.recovery import lost_items_text, runs
 from journal.sets import IdSet
 from journal.tools import check_journal, copy_journals
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.journal import watch
-from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
-from kestrelpy.cli.place import plain_folder, to_read
+from kestrelpy.cli.journals.journal import watch
+from kestrelpy.cli.journals.manifest import MANIFEST, BackedUp, encode
+from kestrelpy.cli.journals.place import plain_folder, to_read
 from kestrelpy.server import NAME as SERVER_ID
 from kestrelpy.server import note_backup, read_server_id
 

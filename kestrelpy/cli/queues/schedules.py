@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kestrelpy.cli.at import At
-from kestrelpy.cli.listing import decoded
+from kestrelpy.cli.queues.listing import decoded
 from kestrelpy.cli.remote import NONE, connected, date, printable
 from kestrelpy.cli.screen import WIDE
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from journal.engine import FORM, SLICE, Member, Owner, name_of, split_slice, without_secret
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.place import configured, postgres
+from kestrelpy.cli.journals.place import configured, postgres
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import duration, repeated, size
 from kestrelpy.config import Config

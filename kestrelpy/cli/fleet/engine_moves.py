@@ -27,9 +27,9 @@ from journal.errors import JournalError
 from journal.files import Disk
 from journal.format import journal_folders
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.fleet import EngineAt, engine_at
-from kestrelpy.cli.journal import watch
-from kestrelpy.cli.place import postgres
+from kestrelpy.cli.fleet.fleet import EngineAt, engine_at
+from kestrelpy.cli.journals.journal import watch
+from kestrelpy.cli.journals.place import postgres
 from kestrelpy.cli.screen import size
 from kestrelpy.fleet import (
     SLICE,

@@ -52,7 +52,7 @@ def fleet_init(
     It may be run again: tables of this version stay as they are. Exit code 1: the tables are there,
     and the daemon would refuse the server for what is named.
     """
-    from kestrelpy.cli import fleet as tools
+    from kestrelpy.cli.fleet import fleet as tools
 
     if print_:
         tools.print_schema()
@@ -68,7 +68,7 @@ def fleet_status(
 
     Exit code 1: nobody owns it now.
     """
-    from kestrelpy.cli import fleet as tools
+    from kestrelpy.cli.fleet import fleet as tools
 
     tools.status(tools.engine_at(address, config, False), as_json, watch)
 
@@ -86,7 +86,7 @@ def fleet_release(
     The owner answers what it has begun, and is a standby then; it leaves the data to the others for
     ten times its `takeover`. Exit code 1: nobody owns it.
     """
-    from kestrelpy.cli import fleet as tools
+    from kestrelpy.cli.fleet import fleet as tools
 
     tools.release(tools.engine_at(address, config, False), timeout)
 
@@ -126,7 +126,7 @@ def fleet_import(
     end halfway, run it again: it goes on; or give it up. Nothing is served before all of it is
     there. DIR stays as it is.
     """
-    from kestrelpy.cli import fleet_moves as tools
+    from kestrelpy.cli.fleet import engine_moves as tools
 
     words = (folder, address)
     if give_up:
@@ -144,6 +144,6 @@ def fleet_export(
     No daemon may use the engine's data. After an end halfway, run it again: it goes on. DIR exists
     when all of it is there; the engine's data stays as it is.
     """
-    from kestrelpy.cli import fleet_moves as tools
+    from kestrelpy.cli.fleet import engine_moves as tools
 
     tools.move_out(*tools.sorted_out((folder, address), config, single))

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from journal.__main__ import main as journal_main
 from journal.engine import without_secret
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.place import data_folder, to_read
+from kestrelpy.cli.journals.place import data_folder, to_read
 
 
 def run(command: str, folder: str | None, data_dir: str | None, *words: str) -> int:

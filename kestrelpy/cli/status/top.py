@@ -29,10 +29,10 @@ from rich.text import Text
 
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.listing import number, queue_state
+from kestrelpy.cli.queues.listing import number, queue_state
 from kestrelpy.cli.remote import NONE, connected
 from kestrelpy.cli.screen import console, duration, parse_interval, size, state, table
-from kestrelpy.cli.verdict import ServerVerdict, ask_verdict, lines_of
+from kestrelpy.cli.status.verdict import ServerVerdict, ask_verdict, lines_of
 from kestrelpy.cli.wire import Facts, all_stats
 
 _HELD: Final = ("items", "delayed", "leased", "dead")

@@ -16,8 +16,8 @@ from typing import Final
 from urllib.parse import quote_from_bytes
 
 from kestrelpy.cli.at import At
-from kestrelpy.cli.browsing import body_facts
 from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.items.browsing import body_facts
 from kestrelpy.cli.remote import (
     NoAnswer,
     connected,

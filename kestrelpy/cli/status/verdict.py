@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from rich.text import Text
 
 from kestrelpy.cli.at import At
-from kestrelpy.cli.listing import number
+from kestrelpy.cli.queues.listing import number
 from kestrelpy.cli.remote import parse_address
 from kestrelpy.cli.screen import duration, size
 from kestrelpy.cli.wire import Facts

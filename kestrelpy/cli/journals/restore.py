@@ -26,11 +26,11 @@ from journal.recovery import LiveSet, Recovery, lost_items_text, recovered_journ
 from journal.store import Sizes
 from journal.tools import check_journal, copy_journal, opening_behind
 from kestrelpy.cli.asking import asked
-from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.journal import watch
-from kestrelpy.cli.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
-from kestrelpy.cli.place import data_folder, plain_folder
+from kestrelpy.cli.journals.backup import summary
+from kestrelpy.cli.journals.journal import watch
+from kestrelpy.cli.journals.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
+from kestrelpy.cli.journals.place import data_folder, plain_folder
 from kestrelpy.server import make_server_id, new_id
 
 _STAGED: Final = "~removed"  # a suffix of folders that a daemon removes when it starts

@@ -18,9 +18,9 @@ from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
 
 from kestrelpy.cli.asking import asked, report
 from kestrelpy.cli.at import At
-from kestrelpy.cli.dead import dead_items, deaths_of, listed
+from kestrelpy.cli.dead.dead import dead_items, deaths_of, listed
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.journal import watch
+from kestrelpy.cli.journals.journal import watch
 from kestrelpy.cli.remote import connected, no_queue, printable, require_queue
 from kestrelpy.client import reason
 

@@ -35,7 +35,7 @@ def dead_ls(
     as_json: Json = False,
 ) -> None:
     """List the dead letters of a queue, oldest first, with the reasons."""
-    from kestrelpy.cli import dead as line
+    from kestrelpy.cli.dead import dead as line
 
     line.ls(at(server, timeout), queue, as_json)
 
@@ -54,7 +54,7 @@ def dead_purge(
 
     Name their numbers, or say --all. Dead letters that are leased stay.
     """
-    from kestrelpy.cli import dead as line
+    from kestrelpy.cli.dead import dead as line
 
     line.purge(at(server, timeout), queue, numbers or [], everything, yes, as_json)
 
@@ -84,7 +84,7 @@ def dead_redrive(
     They have no expiry then. Name their numbers, or say --all. Each item is dead or available,
     never both or neither, even after a crash. Dead letters that are leased stay.
     """
-    from kestrelpy.cli import moving
+    from kestrelpy.cli.dead import moving
 
     which = moving.Which(queue, to, numbers or [], everything, containing)
     moving.redrive(at(server, timeout), which, rate, dry_run, yes, as_json)
@@ -124,6 +124,6 @@ def move(
     They go to its end, in their order. Each is in one of the two, never in both or neither, even
     after a crash. Items that are leased or dead stay.
     """
-    from kestrelpy.cli import moving
+    from kestrelpy.cli.dead import moving
 
     moving.move(at(server, timeout), source, target, count, rate, dry_run, yes, as_json)

@@ -39,7 +39,7 @@ def queues_ls(
     watch: Watch = None,
 ) -> None:  # fmt: skip
     """List the queues with their counts and a total."""
-    from kestrelpy.cli import listing
+    from kestrelpy.cli.queues import listing
 
     listing.queues_ls(at(server, timeout), as_json, watch)
 
@@ -64,7 +64,7 @@ def queues_create(
     The queue is on disk when this returns. Exit code 1: it exists with other declared settings,
     and keeps them.
     """
-    from kestrelpy.cli import queues as commands
+    from kestrelpy.cli.queues import queues as commands
 
     commands.create(at(server, timeout), queue, settings or [], source, as_json)
 
@@ -75,7 +75,7 @@ def queues_show(
     as_json: Json = False, watch: Watch = None,
 ) -> None:  # fmt: skip
     """Show a queue's settings, where each comes from, and its counts."""
-    from kestrelpy.cli import queues as commands
+    from kestrelpy.cli.queues import queues as commands
 
     commands.show(at(server, timeout), queue, as_json, watch)
 
@@ -89,7 +89,7 @@ def queues_pause(
 
     A paused queue stores, confirms and shows items as before.
     """
-    from kestrelpy.cli import item as single
+    from kestrelpy.cli.items import item as single
 
     single.pause(at(server, timeout), queue, True, as_json)
 
@@ -103,7 +103,7 @@ def queues_resume(
 
     Waiting clients are served first.
     """
-    from kestrelpy.cli import item as single
+    from kestrelpy.cli.items import item as single
 
     single.pause(at(server, timeout), queue, False, as_json)
 
@@ -118,7 +118,7 @@ def queues_acknowledge(
     Their bodies on the disk are damaged. The queue is healthy again after it. Asks first, with the
     number of items.
     """
-    from kestrelpy.cli import queues as commands
+    from kestrelpy.cli.queues import queues as commands
 
     commands.acknowledge(at(server, timeout), queue, yes, as_json)
 
@@ -132,7 +132,7 @@ def queues_flush(
 
     Leased items and dead letters stay. Asks first, with the number of items.
     """
-    from kestrelpy.cli import queues as commands
+    from kestrelpy.cli.queues import queues as commands
 
     commands.flush(at(server, timeout), queue, yes, as_json)
 
@@ -146,7 +146,7 @@ def queues_delete(
 
     Fan-out children keep their items. Asks first, with the number of items.
     """
-    from kestrelpy.cli import queues as commands
+    from kestrelpy.cli.queues import queues as commands
 
     commands.delete(at(server, timeout), queue, yes, as_json)
 
@@ -177,7 +177,7 @@ def items_ls(
     where the queue retains them. Items stored with a delay come last: they have no marker until
     they are due. Nothing is taken.
     """
-    from kestrelpy.cli import browsing
+    from kestrelpy.cli.items import browsing
 
     browsing.ls(at(server, timeout), queue, after, count, body, as_json)
 
@@ -201,7 +201,7 @@ def items_show(
 
     Exit code 1: there is no item with this marker.
     """
-    from kestrelpy.cli import browsing
+    from kestrelpy.cli.items import browsing
 
     browsing.show(at(server, timeout), queue, marker, body, as_json)
 
@@ -211,6 +211,6 @@ def schedules_ls(
     server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False
 ) -> None:
     """List the schedules with their next and last run times."""
-    from kestrelpy.cli import schedules as commands
+    from kestrelpy.cli.queues import schedules as commands
 
     commands.ls(at(server, timeout), as_json)

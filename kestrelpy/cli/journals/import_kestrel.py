@@ -26,9 +26,9 @@ from journal.files import MEDIUM_ERRORS, Disk, Files
 from journal.format import parse_folder_name
 from journal.store import Sizes
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.journal import watch
-from kestrelpy.cli.manifest import NUMBER_MAX
-from kestrelpy.cli.queue_writer import ITEM_BYTES_MAX, STAGED, QueueWriter
+from kestrelpy.cli.journals.journal import watch
+from kestrelpy.cli.journals.manifest import NUMBER_MAX
+from kestrelpy.cli.journals.queue_writer import ITEM_BYTES_MAX, STAGED, QueueWriter
 from kestrelpy.errors import ClientError
 from kestrelpy.kestrel import (
     DamagedMedium,

@@ -1,0 +1,1 @@
+"""Dead letters, and transfers of items to another queue."""

@@ -1,0 +1,1 @@
+"""The fleet: its members, and moves in and out of its engine."""

@@ -1,0 +1,1 @@
+"""The queues of a server: their list, their declared settings, their schedules."""

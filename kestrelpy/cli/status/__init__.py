@@ -1,0 +1,1 @@
+"""Whether all is well with a server, and its busiest queues."""
