@@ -271,7 +271,7 @@ class TimeSearch:
         while high - low > 1:
             middle = (low + high) // 2
             extent, _ = self.extents[middle]
-            put = extent.put_behind(files, FILE_HEADER_BYTES, extent.stop)
+            put = extent.put_after(files, FILE_HEADER_BYTES, extent.stop)
             if put is not None and self._is_before(put):
                 low = middle
             else:
@@ -279,7 +279,7 @@ class TimeSearch:
         if not self.extents:
             return 1
         extent, first = self.extents[low]
-        put = extent.put_behind(files, extent.seek(files, self._is_before), extent.stop)
+        put = extent.put_after(files, extent.seek(files, self._is_before), extent.stop)
         return first if put is None else put.item
 
     def _is_before(self, put: Record) -> bool:

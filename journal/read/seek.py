@@ -68,7 +68,7 @@ class Extent:
                 high = middle
         return low
 
-    def put_behind(self, files: Files, start: int, stop: int) -> Record | None:
+    def put_after(self, files: Files, start: int, stop: int) -> Record | None:
         """Return the first whole put at or after `start`; None: none begins before `stop`."""
         return self._first_of(_PUT, files, start, stop, _WINDOW_BYTES)
 

@@ -168,7 +168,7 @@ class Chain:
             elif segment.header is None:
                 self._adopt_headless(segment)
             elif segment.header.segment != segment.number or segment.journal != self.owner:
-                self._look_behind_header(segment, last)
+                self._look_after_header(segment, last)
         self._place_headless(found)
         self.segments = sorted((s for s in found if s.journal), key=lambda s: (s.rank, s.number))
         self._replace_by_compacted()
@@ -293,7 +293,7 @@ class Chain:
                 self.owner = segment.journal
                 return
 
-    def _look_behind_header(self, segment: SegmentFile, last: int) -> None:
+    def _look_after_header(self, segment: SegmentFile, last: int) -> None:
         """Decide if a file is foreign, or if only its first block is of another file."""
         try:
             data = self.files.read(segment.path, 0, _IDENTITY_BYTES)

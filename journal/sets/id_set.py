@@ -143,7 +143,7 @@ class IdSet:
                 for found in self._in_page(page):
                     if found >= id_:
                         return found
-            page = self._page_behind(page)
+            page = self._page_after(page)
         if self._last >= self._first:
             return max(self._first, id_) if id_ <= self._last else 0
         return 0
@@ -395,7 +395,7 @@ class IdSet:
         else:
             yield from (page for page in self._counts if low <= page <= high)
 
-    def _page_behind(self, page: int) -> int:
+    def _page_after(self, page: int) -> int:
         """Return the next page with ids; -1: there is none."""
         for near in range(page + 1, page + _NEAR_PAGES):
             if near in self._counts:

@@ -1,8 +1,8 @@
 """A kombu channel: queues of the daemon as queues of AMQP.
 
-    direct    a queue of the daemon; who publishes must have declared the queue, as Celery does
+    direct    a queue of the daemon; its publisher must have declared the queue, as Celery does
     topic     a queue with fan-out children: each bound queue reads all, and drops what does not
-    fanout    match its binding; they see what is published after they were bound
+    fanout    match its binding; a queue sees messages that are published after it was bound
 
 One rule: a delivery tag is `<name>:<token>`, so that an acknowledgement needs nothing but the tag.
 """
@@ -99,8 +99,8 @@ class QoS(virtual.QoS):
 
 
 class Going(NamedTuple):
-    """A queue that goes when nobody has used it for a while; it is declared again when half of that
-    is over, because another process that puts into it makes it again without its settings."""
+    """A queue that is removed when it was not used for a while. It is declared again after half of
+    that time: otherwise another process that puts into it would make it without its settings."""
 
     settings: dict[str, str]
     half_seconds: float
@@ -150,8 +150,8 @@ class Channel(virtual.Channel):
                 self._going[queue] = Going(settings, int(arguments["x-expires"]) / 2000, 0.0)
 
     def _settle(self, queue: str) -> None:
-        """Give a queue the settings that its arguments mean, before its first use. If they are
-        refused, each use is: without them the queue would be another one."""
+        """Give a queue the settings that its arguments mean, before its first use. If the daemon
+        refuses them, each use is refused: the queue would not be the one that was asked for."""
         settings, going = self._settings.get(queue), self._going.get(queue)
         if going is not None and time.monotonic() >= going.again_at:
             settings = going.settings
@@ -160,7 +160,7 @@ class Channel(virtual.Channel):
         try:
             self.connection.declare_queue(queue, queue_name(queue), settings)
         except Unsupported:
-            if going is None:  # it is nobody else's, so an older version declared it
+            if going is None:  # no other process has it, so an older version declared it
                 raise
         self._settings.pop(queue, None)
         if going is not None:
@@ -345,8 +345,8 @@ class Channel(virtual.Channel):
         return purged
 
     def _delete(self, queue: str, exchange: str = "", *more: object, **options: object) -> None:
-        """Delete a queue, with what it reads of an exchange that it is bound to, and how it was
-        declared: one of that name that is declared later is another one."""
+        """Delete a queue, its children of the exchanges that it is bound to, and its declaration: a
+        queue of that name that is declared later is another one."""
         self._settings.pop(queue, None)
         self._going.pop(queue, None)
         self._auto_delete.discard(queue)
@@ -380,7 +380,7 @@ class Channel(virtual.Channel):
             properties = raw["properties"]
             info = properties["delivery_info"]
         except (ValueError, KeyError, TypeError):
-            # Somebody else's item: no worker of Celery can handle it, and a person should see it.
+            # Celery did not make this item: its workers cannot handle it, and a person should know.
             if tag:
                 self.end(tag, "abort/dead=not%20a%20message%20of%20kombu")
             return None

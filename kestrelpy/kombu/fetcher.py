@@ -4,7 +4,7 @@
                       ├──── the connection breaks ─────────────────▶ idle, asks again after a pause
                       └──── no answer at all, long after the wait ─▶ the same
 
-One rule: what the daemon leased is delivered or given back, also when the wait is called off.
+One rule: an item that the daemon leased is delivered or given back, even if the wait is called off.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Fetcher:
         return self._wire.fileno()
 
     def ask(self) -> None:
-        """Wait for an item from now on; after a failure not before the pause is over. A daemon
-        whose machine is gone breaks no connection: it does not answer.
+        """Begin to wait for an item; after a failure, not before the pause is over. If the machine
+        of the daemon is gone, the connection does not break: no answer comes.
 
         Raises Refused if the login is wrong.
         """

@@ -32,7 +32,7 @@ _IDLE_SECONDS: Final = 60.0
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """One lease; `words` are those that end it, once somebody has said them."""
+    """One lease; `words` are those of its end, empty until an end is asked for."""
 
     name: str
     token: int

@@ -63,8 +63,8 @@ def due_seconds(message: Mapping[str, Any], now: float) -> float | None:
 def expiry_seconds(message: Mapping[str, Any], now: float) -> int:
     """Return memcached's expiry of AMQP's `expiration`, milliseconds as a text; 0: never.
 
-    A task of Celery says in its headers when it expires. The daemon keeps it, because only a worker
-    can tell whoever waits for its result that it is revoked.
+    A task of Celery has its expiry in its headers. The daemon does not expire such a task: only a
+    worker can tell the process that waits for its result that the task is revoked.
     """
     if (message.get("headers") or {}).get("expires"):
         return 0

@@ -1,4 +1,4 @@
-"""What AMQP's users say that the daemon has under another name, or has not.
+"""Options of AMQP that the daemon has under another name, or does not have.
 
     transport option   visibility_timeout            the lease
     queue argument     x-message-ttl, x-max-length   settings of the queue
@@ -36,7 +36,7 @@ _DIGITS: Final = re.compile(r"[0-9]{1,20}").fullmatch
 
 
 class Unsupported(KombuError):
-    """A queue or a message asks for something that the daemon has not."""
+    """A queue or a message asks for a feature that the daemon does not have."""
 
 
 def warn_of_unknown(options: Mapping[str, object]) -> None:
@@ -77,7 +77,7 @@ def lease_ms(options: Mapping[str, Any], default: str) -> int:
 
 
 def _whole(value: Any) -> int:
-    """Return a number that the daemon takes as it is said. Raises ValueError."""
+    """Return a number that the daemon takes as it is. Raises ValueError."""
     number = int(value) if isinstance(value, str) and _DIGITS(value) else value
     if isinstance(number, float) and number.is_integer():
         number = int(number)
@@ -128,8 +128,8 @@ def settings_of(
 ) -> dict[str, str]:
     """Return the settings of the daemon that the arguments of a queue mean, as TOML.
 
-    A queue that goes when nobody uses it goes with its messages, which a queue of the daemon does
-    not: so they expire after the same time. Raises Unsupported.
+    In AMQP an unused queue is removed with its messages. The daemon removes only empty queues, so
+    the messages expire after the same time. Raises Unsupported.
     """
     settings: dict[str, str] = {}
     for name, value in arguments.items():

@@ -111,8 +111,8 @@ class Transport(virtual.Transport):
         self.keeper = LeaseKeeper(
             self._server, self._lease_seconds, self._wakes.wake, self.outage
         )  # fmt: skip
-        # Ids of what this transport stores: the server remembers the newest one only. A copy of
-        # this process that went on with these ids would store nothing.
+        # The ids of the messages of this transport: the server remembers the newest one only. If a
+        # copy of this process went on with these ids, it would store nothing.
         self._scope = uuid.uuid4().hex[:20]
         self._epoch = 0
 

@@ -1,9 +1,9 @@
 """The checker: hears every request and every reply, and knows what the spec promises.
 
-    arrived ─▶ what may have happened      said ─▶ what surely did, and whether it may
-    lost, ended, fault, end_life, begin_life: what makes certain things uncertain, or fair again
+    arrived ─▶ notes what may happen       said ─▶ notes what certainly happened, and checks it
+    lost, ended, fault, end_life, begin_life: certain facts become uncertain, or allowed again
 
-One rule: a violation is only called one when nothing that a correct server may do explains it.
+One rule: it reports a violation only if no correct server could have given this reply.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ class Ledger:
         self.no_room_us = 0  # a segment could not be prepared in this life
         self.has_faults = False  # something failed in this life
         self.was_short = False  # a file could not be opened for the moment, in this life
-        self.was_unreadable = False  # something could not be read, now or in an earlier life
+        self.was_unreadable = False  # a read failed, in this life or an earlier one
         self.is_damaged = False  # a start could not read records, and said so: anything may be lost
         self._now = now
         self._tell = tell
 
     def mistake(self, text: str) -> None:
-        """The server logged an exception that it did not expect."""
+        """Report that the server logged an exception that it did not expect."""
         self._break(f"a mistake of ours: {text}")
 
     def complain(self, text: str) -> None:
-        """The server broke a promise, unless the disk had broken them before."""
+        """Report a broken promise, unless the disk has already lost records."""
         if not self.is_damaged:
             self._break(text)
 
@@ -85,7 +85,7 @@ class Ledger:
         self.talks.append(talk)
 
     def ended(self, talk: Talk) -> None:
-        """Its client says no more; the server will give back what it holds."""
+        """Note that the client has ended its connection; the server will give back its items."""
         self._tell(f"{talk.number}: says no more")
         talk.at_end = True
         if talk.held is not None and talk.held.holder is talk:
@@ -97,7 +97,7 @@ class Ledger:
             self.complain(f"connection {talk.number} was closed by the server")
 
     def lost(self, talk: Talk) -> None:
-        """The server was told that the connection is gone."""
+        """Note that the server has learned that the connection is gone."""
         self._tell(f"{talk.number}: hangs up")
         now = self._now()
         talk.is_over = True
@@ -112,7 +112,7 @@ class Ledger:
             held.holder, held.ready_us = None, now
 
     def _count_unseen(self, talk: Talk) -> None:
-        """A close behind an open that was not answered: what it confirmed, nobody saw."""
+        """Count a close after an open without an answer: it confirmed an unknown item."""
         opened = set()
         for request in talk.asked:
             if request.ending == "close" and request.queue in opened and not request.token:
@@ -121,7 +121,7 @@ class Ledger:
                 opened.add(request.queue)
 
     def _give_up(self, request: Request, now: int) -> None:
-        """It will not be answered; whatever it did is done."""
+        """Note that a request will never be answered; its effect, if any, is complete."""
         book = self.books[request.queue]
         self.hands.unanswered(request, now)
         self.once[book.name].uncancelled(request, now)
@@ -150,7 +150,7 @@ class Ledger:
             held.doubt_until_us = now
 
     def _deleted(self, book: Book) -> None:
-        """A delete of it has come, or is over."""
+        """Note that a delete of this queue has arrived, or is over."""
         self.loans[book.name].forget(self._now())
         self.once[book.name].forget()
         self.kids.orphaned(book, self._now())
@@ -163,7 +163,7 @@ class Ledger:
             self.kids.expires(thing)
 
     def not_stored(self, thing: Thing) -> None:
-        """It surely was not, and is never to be seen."""
+        """Note that the item was certainly not stored: it must never be seen."""
         thing.refused = True
         if thing.claim is not None:
             thing.claim.is_out = True
@@ -171,7 +171,7 @@ class Ledger:
         self.kids.refused(thing)
 
     def _proven(self, thing: Thing, now: int) -> None:
-        """It was seen, here or by what was said of another: so it was stored, and is on disk."""
+        """Note that the item was seen, or another answer proves it: it is stored and on disk."""
         first = thing.original or thing
         if first.claim is not None:
             for wrong in first.claim.once.proven(first.claim, now):
@@ -182,7 +182,7 @@ class Ledger:
     # -- requests ---------------------------------------------------------------------------
 
     def arrived(self, talk: Talk, request: Request) -> None:
-        """Its last byte is with the server."""
+        """Note that the server has the last byte of a request."""
         self._tell(f"{talk.number}> {request}")
         now = request.arrived_us = self._now()
         request.talk = talk
@@ -263,7 +263,7 @@ class Ledger:
         book.suspect(thing, NEVER)
 
     def _note_sure(self, request: Request, book: Book, now: int) -> None:
-        """What a flush or delete surely finds."""
+        """Note the items that a flush or delete certainly finds."""
         if book.wipes:
             request.found = []
         elif request.verb == "delete":
@@ -274,7 +274,7 @@ class Ledger:
     # -- replies ----------------------------------------------------------------------------
 
     def said(self, talk: Talk, data: bytes) -> None:
-        """The server let go of these bytes."""
+        """Take the bytes that the server has sent."""
         talk.buffer += data
         try:
             while (request := talk.parse()) is not None:
@@ -327,7 +327,7 @@ class Ledger:
             book.orders.remove(request)
         elif request.declares or request.verb in SWITCHES:
             if any(each.verb == "delete" for each in book.wipes):
-                book.standing.deleted(now)  # before it or behind it, who knows
+                book.standing.deleted(now)  # before this or after it: not known
             for wrong in book.standing.answered(request, reply):
                 self.complain(wrong)
         elif request.wipes:
@@ -396,7 +396,7 @@ class Ledger:
                 self.complain(wrong)
             return
         if request.verb in ORDERS:
-            return  # it goes on, or not: what it may have moved is known
+            return  # it goes on or not: the items that it may have moved are known
         if request.token and INVALID.search(reply.error):
             self._token_answered(request, reply, book)
         elif "lease expired" in reply.error and request.ending == "close" and held is not None:
@@ -443,14 +443,14 @@ class Ledger:
             self.complain(f"{request} answered {reply} without a reason")
 
     def is_refused_for_now(self, reply: Reply) -> bool:
-        """Is there no room, or was no file to be opened, and does the reply say so?"""
+        """True if there is no room, or no file could be opened, and the reply says so."""
         is_short = self.was_short and SHORT.search(reply.error)
         return bool(is_short or (self.no_room_us and NO_ROOM.search(reply.error)))
 
     def over(self, talk: Talk, held: Thing, request: Request) -> None:
-        """Its lease was over before the close came: it was not confirmed by that.
+        """Note that the lease of an item was over before this close came, which did not confirm it.
 
-        Another's close of it may be under way, or was and had no answer: then it stays in doubt.
+        The item stays in doubt if another close of it is under way, or had no answer.
         """
         if request.alone and request.alone == held.closes and not held.gone:
             held.doubt = False
@@ -485,7 +485,7 @@ class Ledger:
         if reply.word == "NOT_STORED":
             self.not_stored(thing)
             discards = book.rules.discards and not book.may_be_delayed(request.arrived_us)
-            discards &= book.deleted_us < request.arrived_us  # else who knows what was delayed
+            discards &= book.deleted_us < request.arrived_us  # else delayed items are not known
             if request.verb == "set" and (most is None or there < most or discards):
                 self.complain(f"{request} answered NOT_STORED, but {book.name} is not full")
             if request.verb == "add" and not there and not request.id:
@@ -522,7 +522,7 @@ class Ledger:
                 if thing.stored_us and thing.stored_us < request.arrived_us and not (
                     book.may_leave(thing, now)
                 ):
-                    # Files that go are gone; that a child goes is a record of its queue.
+                    # A removed file is gone at once; the end of a child is a record of its queue.
                     how = book.rules.flushed if book.parent is not None else "synced"
                     book.remove(thing, how, now)
         elif request.verb == "flush" and book.fetched_us < request.arrived_us:
@@ -541,10 +541,10 @@ class Ledger:
             held.held_until_us, held.over_us = talk.until_us, talk.over_us
 
     def _ended_lease(self, talk: Talk, request: Request, book: Book) -> None:
-        """close, abort or defer went well: for what this connection held, if anything."""
+        """Note that close, abort or defer succeeded, for the item of this connection, if any."""
         thing, now = talk.held, request.left_us
         if thing is None or talk.held_queue != book.name:
-            # Sent before the error of its open came, it may have confirmed what nobody saw.
+            # It may have been sent before the error of its open came: then its item is unknown.
             is_blind = request.ending == "close" and request.arrived_us < talk.lends_failed_us
             book.takes_lost += is_blind
             return
@@ -564,7 +564,7 @@ class Ledger:
             thing.sure_ends += request.ending == "abort"
 
     def _is_back(self, request: Request, thing: Thing) -> None:
-        """Surely, or it will be when it is due, unless another has it already."""
+        """Note that the item is ready again, or will be when it is due, unless it is leased."""
         if thing.lent_us > request.arrived_us:
             return
         late_us = request.delay_us + LATE_US if request.delay_us else 0
@@ -577,7 +577,7 @@ class Ledger:
     # -- what is shown ----------------------------------------------------------------------
 
     def _nothing(self, request: Request, book: Book) -> None:
-        """END: was there really nothing?"""
+        """Check an END: no item may have been certainly there."""
         talk = request.talk
         assert talk is not None
         if request.dead or talk.at_end or book.may_fail:
@@ -594,7 +594,7 @@ class Ledger:
             self.complain(f"{request} answered END, but {sure[0][0]} is ready")
 
     def _is_there(self, request: Request, thing: Thing, book: Book) -> bool:
-        """May it be in this queue? If it came from another one, that is known from now on."""
+        """Return True if the item may be in this queue; if it came from another one, note that."""
         source = self.books[thing.queue]
         if source is book:
             thing.may_go_back = False
@@ -607,8 +607,8 @@ class Ledger:
             if request.after < 0:
                 book.arrive(thing, source, request)
             return True
-        # An observer sees what is on its way on both sides; a lease may have been over before its
-        # answer left.
+        # An observer sees an item in transfer in both queues. A lease may be over before its answer
+        # leaves.
         is_old = request.arrived_us <= thing.came_us and not request.takes
         return book in source.sources and (request.after >= 0 or is_old)
 
@@ -647,7 +647,7 @@ class Ledger:
             talk.over_us = now + book.rules.lease_us
         if request.after >= 0 and book.rules.retains:
             thing.stored_us = thing.stored_us or now
-            return  # done or not, who knows
+            return  # done or not: not known
         if thing.gone and not thing.may_return and (
             request.arrived_us <= thing.gone_us or is_in_doubt(request, thing, book)
         ):
@@ -678,7 +678,7 @@ class Ledger:
     # -- lives of the server ----------------------------------------------------------------
 
     def fault(self, verb: str, queue: str) -> None:
-        """Something failed, of this queue if it has a name."""
+        """Note that a verb of the disk failed, for this queue if one is named."""
         self.has_faults = True
         self.was_unreadable |= verb in ("read", "open", "size", "names")
         for shelf in self.shelves.values():
@@ -694,7 +694,7 @@ class Ledger:
                 each.fault_us = each.fault_us or self._now()
 
     def end_life(self, how: str) -> None:
-        """The server ended: clean, kill or power."""
+        """Note that the server ended: clean, kill or power."""
         for talk in self.talks:
             self._count_unseen(talk)
         for book in self.books.values():
@@ -722,6 +722,6 @@ class Ledger:
         self.has_faults = self.was_short = False
 
     def begin_life(self) -> None:
-        """The server answers again."""
+        """Note that the server answers again."""
         for book in self.books.values():
             book.begin_life(self._now())

@@ -21,7 +21,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
-# A loop that owes itself a turn this many times without anything from outside is busy for nothing.
+# A loop that asks for a turn this many times in a row, without an event from outside, spins.
 TURNS_ALONE_MAX: Final = 3000
 _TURN_US: Final = (8, 20, 20, 20, 40, 400)
 _JOB_US: Final = (30, 60, 100, 300, 300, 900, 4_000)
@@ -29,7 +29,7 @@ _SLOW_JOB_US: Final = 80_000
 
 
 class Timeline:
-    """What happens when, in microseconds since the beginning of the run."""
+    """The events of a run, by their time in microseconds since its beginning."""
 
     def __init__(self) -> None:
         self.us = 0
@@ -38,15 +38,15 @@ class Timeline:
         self._serial = count()
 
     def at(self, us: int, what: Callable[[], object]) -> None:
-        """Do it then, after what stands there for the same moment."""
+        """Call `what` at that time, after the calls that are there for the same moment."""
         heapq.heappush(self._events, (max(us, self.us), next(self._serial), what))
 
     def after(self, us: int, what: Callable[[], object]) -> None:
-        """Do it that much later."""
+        """Call `what` after that time."""
         self.at(self.us + us, what)
 
     def run_until(self, us: int) -> None:
-        """Let everything happen that is due until then, or until somebody says stop."""
+        """Run all events that are due until then, or until one of them stops the run."""
         while not self.stopped and self._events and self._events[0][0] <= us:
             self.us, _, what = heapq.heappop(self._events)
             what()
@@ -70,7 +70,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class Listener:
-    """What `create_server` returns."""
+    """The result of `create_server`."""
 
     def __init__(self, accept: Callable[[], asyncio.Protocol]) -> None:
         self.accept = accept
@@ -85,7 +85,8 @@ class Listener:
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """One life of the server. `check` runs after every callback; over, nothing runs any more."""
+    """One life of the server. `check` runs after every callback. When the life is `over`, no more
+    callbacks run."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.timeline = timeline
         self.random = random
         self.is_over = False
-        self.is_mute = False  # the machine is off: what is said now, nobody hears
+        self.is_mute = False  # True once the machine is off: the server's replies are lost
         self.turns = 0
         self.turns_alone = 0
         self.jobs = 0
@@ -109,7 +110,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._arranged = False
         self._begun: list[Coroutine[Any, Any, Any]] = []
 
-    # -- what asyncio asks of a loop --------------------------------------------------------
+    # -- the calls of asyncio ---------------------------------------------------------------
 
     def time(self) -> float:
         return self.timeline.us / 1e6
@@ -135,7 +136,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return task
 
     def close_unbegun(self) -> None:
-        """What was to be done when the life ended, and was not begun, is nobody's any more."""
+        """Close the coroutines of tasks that had not begun when the life ended."""
         for work in self._begun:
             if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
                 work.close()
@@ -176,7 +177,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is passed over when it is due."""
+        """Do nothing: a cancelled timer is skipped when it is due."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.is_over:
@@ -185,7 +186,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def add_signal_handler(
         self, sig: int, callback: Callable[..., object], *args: Any
     ) -> None:
-        """Signals are what the simulation calls by name."""
+        """Do nothing: the simulation calls the handlers of signals by name."""
 
     async def create_server(
         self, protocol_factory: Callable[[], asyncio.Protocol], *args: Any, **named: Any
@@ -220,7 +221,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         job: Callable[[], object],
         done: Callable[[object, BaseException | None], None] | None = None,
     ) -> None:
-        """Do `job` as a thread would: some time later; tell `done` on the loop, later still."""
+        """Run `job` as a thread would, some time later; call `done` on the loop, later still."""
         self.jobs += 1
 
         def run() -> None:
@@ -242,7 +243,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> None:
-        """What a thread says is heard some time later."""
+        """Run the callback some time later, as for a call from a thread."""
         self.timeline.after(self._pause(), lambda: self.outside(callback, *args))
 
     def _pause(self) -> int:
@@ -253,7 +254,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     # -- turns ------------------------------------------------------------------------------
 
     def outside(self, callback: Callable[..., object], *args: Any) -> None:
-        """Something came from outside: the loop sees it in its next turn."""
+        """Run the callback in the loop's next turn: an event from outside."""
         if not self.is_over:
             self.turns_alone = 0
             self.call_soon(callback, *args)
@@ -285,14 +286,14 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 class JobQueue:
-    """Stands for the SimpleQueue of the syncs: a call wakes a thread that is none."""
+    """Stands for the SimpleQueue of the syncs: `put` makes an event where a thread would wake."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._waiting: deque[object] = deque()
 
     def put(self, job: object) -> None:
-        """Some thread takes it, some time later."""
+        """Have a thread take the job, some time later."""
         if not job:
             return
         loop = self._threads.loop
@@ -306,7 +307,7 @@ class JobQueue:
         loop.work(run)
 
     def get(self) -> object:
-        """The worker asks; None ends its life, and there is a new one for the next job."""
+        """Return the worker's next job. None ends the worker: the next job gets a new one."""
         return self._waiting.popleft() if self._waiting else None
 
 
@@ -322,4 +323,4 @@ class Threads:
         return self
 
     def start(self) -> None:
-        """It waits for jobs."""
+        """Do nothing: the thread waits for jobs."""

@@ -1,6 +1,6 @@
-"""What a run is made of before it begins: queues, their settings, crashes, and what will fail.
+"""The plan of a run: queues, their settings, crashes, and faults.
 
-One rule: settings are small enough that every limit is met in a run of a second.
+One rule: settings are small enough that a run of a second reaches every limit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.support.memory_disk import Fault, MemoryDisk
 
 @dataclass
 class Plan:
-    """What one run is made of, before it begins."""
+    """The plan of one run, made before it begins."""
 
     rules: dict[str, Rules]
     crashes: int
-    faults: float  # how likely a life has one
+    faults: float  # the probability that a life has one
     config: Config
     ticks: bool = False  # is there a schedule?
     has_shortages: bool = False  # may there be times in which no file can be opened?
@@ -35,7 +35,8 @@ class Plan:
 
     @classmethod
     def of(cls, random: Random, later: Random, http: bool) -> Plan:
-        """A random one; `later` has to do with what came later."""
+        """Return a random plan; `later` decides about features that were added later, so that the
+        rest of an old seed's plan stays the same."""
         rules: dict[str, Rules] = {}
         settings: dict[str, dict[str, Any]] = {}
         for name in random.sample(("jobs", "mail", "logs"), random.choice((1, 2, 2, 3))):
@@ -52,7 +53,7 @@ class Plan:
         return cls(rules, crashes, faults, config, ticks, short, later, http)
 
     def new_faults(self, random: Random, disk: MemoryDisk, tell: Callable[[str], None]) -> None:
-        """Perhaps a fault for the life that begins."""
+        """Plan a fault for the life that begins, or none."""
         if random.random() >= self.faults:
             return
         verb, path, most, times = random.choice(_FAULTS)
@@ -66,7 +67,7 @@ class Plan:
         tell(f"in store: {fault}")
 
     def new_shortage(self, disk: MemoryDisk, tell: Callable[[str], None]) -> None:
-        """Perhaps a time in which no file can be opened, in the life that begins."""
+        """Plan a time without free descriptors in the life that begins, or none."""
         later = self.later
         if not self.has_shortages or later.random() < 0.3:
             return
@@ -88,7 +89,7 @@ def _is_short(fault: Fault, verb: str) -> bool:
 def _connect(
     random: Random, rules: dict[str, Rules], settings: dict[str, dict[str, Any]]
 ) -> None:
-    """Items go from queue to queue, always to a later one."""
+    """Let items move from queue to queue, always to a later one."""
     names = [*rules]
     for at, name in enumerate(names):
         dead_letter_to, expire_to = (random.choice([*names[at + 1 :], ""]) for _ in range(2))
@@ -105,9 +106,9 @@ def _connect(
 def _newer(
     random: Random, rules: dict[str, Rules], settings: dict[str, dict[str, Any]]
 ) -> None:
-    """Half of the runs have some of what came later: ids, hand-off, children.
+    """Add ids, hand-off or children to half of the runs.
 
-    The other half meets as much of everything else as ever.
+    The other half meets everything else as often as before.
     """
     if random.random() < 0.5:
         return
@@ -134,7 +135,7 @@ def _newer(
 def _retaining(
     random: Random, rules: dict[str, Rules], settings: dict[str, dict[str, Any]]
 ) -> None:
-    """In a third of the runs most queues keep what is done, for good or for a while."""
+    """In a third of the runs, let most queues retain done items, for good or for a while."""
     if random.random() >= 0.35:
         return
     for name in [each for each in rules if "+" not in each]:
@@ -146,7 +147,7 @@ def _retaining(
 
 
 def _versions(random: Random, rules: dict[str, Rules]) -> None:
-    """In a third of the runs some queues have writers who name versions."""
+    """In a third of the runs, let writers of some queues name versions."""
     if random.random() >= 0.35:
         return
     for name in [each for each in rules if "+" not in each]:
@@ -201,7 +202,7 @@ _FAULTS: Final = (
 
 
 def _some_rules(random: Random) -> tuple[Rules, dict[str, Any]]:
-    """A queue's settings, as the ledger and as the configuration have them."""
+    """Return a queue's settings, for the ledger and for the configuration."""
     lease_ms = random.choice((None, 1_800_000, 1_800_000, 1_800_000, 400, 100, 30))
     max_items = random.choice((None, None, None, 3, 12))
     attempts = random.choice((None, 100, 100, 2, 1))

@@ -1,7 +1,7 @@
 """Mistakes planted into the server or the disk, to see whether the simulation finds them.
 
-One rule: each is one that a tired person could make, and is put where the real code stands, so
-that everything around it goes on as ever.
+One rule: each is a mistake that a tired person could make. It replaces the real code, and leaves
+everything around it as it is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SOMETIMES: Final = 11
 
 
 def around(where: type, name: str, make: Callable[[Around], Around]) -> Any:
-    """Put what `make` makes of the method in its place."""
+    """Replace a method by what `make` returns for it."""
     return mock.patch.object(where, name, make(getattr(where, name)))
 
 

@@ -1,6 +1,6 @@
 """Mistakes of the HTTP side, planted like all others.
 
-One rule: as in `plants`: each is one that a tired person could make, where the real code stands.
+One rule: as in `plants`, each is a mistake of a tired person, in place of the real code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Mistakes in what a queue keeps readable by marker when it is done, planted like all others.
+"""Mistakes in the retention of done items, planted like all others.
 
-One rule: as in `plants`: each is one that a tired person could make, where the real code stands.
+One rule: as in `plants`, each is a mistake of a tired person, in place of the real code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What clients say and what they may be told: requests, and replies read back in order.
+"""Requests of clients, and the replies to them, read in order.
 
-One rule: a reply is read by what was asked; bytes that no request explains are a violation.
+One rule: the request says how its reply is read; bytes that no request explains are a violation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?")
 _FULL = re.compile(rb"(VALUE \S+ \d+ \d+ \d+) \d+ (?:\d+|-) \d+ ([a-z]+) \S+ \S+")
 ORDERS = ("move", "redrive")
 _STAT = re.compile(rb"STAT (\S+) (.*)")
-# Why the server says that it cannot, for now or for good.
+# The errors by which the server refuses, for now or for good.
 NO_ROOM = re.compile("disk full|nothing is stored")
 SHORT = re.compile("it is tried again|try again")
 # The lease is over: of the connection, or of the token.
@@ -45,12 +45,12 @@ JOURNAL = re.compile(r"journal failed|(opening|writing|syncing|preparing).* fail
 
 
 class NotWellFormed(Exception):
-    """The server said something that answers nothing that was asked."""
+    """The server sent bytes that answer no request."""
 
 
 @dataclass(eq=False)
 class Reply:
-    """One answer. `word` is VALUE for an item; `error` the text behind an ERROR word."""
+    """One answer. `word` is VALUE for an item; `error` the text after an ERROR word."""
 
     word: str
     error: str = ""
@@ -59,7 +59,7 @@ class Reply:
     body: bytes = b""
     stats: dict[str, str] = field(default_factory=dict)
     state: str = ""  # of an item shown with `full`
-    more: list[Reply] = field(default_factory=list)  # items behind the first
+    more: list[Reply] = field(default_factory=list)  # items after the first
 
     def __str__(self) -> str:
         if self.word == "VALUE":
@@ -86,12 +86,12 @@ class Request:
     left_us: int = 0
     talk: Talk | None = None
     reply: Reply | None = None
-    found: list[Thing] = field(default_factory=list)  # what a flush or delete surely finds
-    was_sure: bool = False  # of an ending: was the item surely held when it came?
-    hand: Hand | None = None  # what a hand-off is of, if anybody knows
-    alone: int = 0  # of a close: if none came since, no other may have ended its item
-    reading: Pass | None = None  # what this goes on with
-    version: int = -1  # of a write: the one it is to come behind
+    found: list[Thing] = field(default_factory=list)  # items that a flush or delete surely finds
+    was_sure: bool = False  # for the end of a lease: was the item surely held when it came?
+    hand: Hand | None = None  # the hand-off that this begins, if its old item is known
+    alone: int = 0  # the count of closes then: if it has not grown, no other close ended the item
+    reading: Pass | None = None  # the pass that this belongs to
+    version: int = -1  # for a write: the version that it expects
 
     def __post_init__(self) -> None:
         parts = self.options.split("/")
@@ -103,7 +103,7 @@ class Request:
         self.token = int(named.get("token", 0))
         self.lease_us = int(named["lease"].removesuffix("ms")) * 1000 if "lease" in named else 0
         self.id = named.get("id", "")
-        self.stream = named.get("key", "") if self.peeks else ""  # whose last item is asked for
+        self.stream = named.get("key", "") if self.peeks else ""  # a look at the key's last item
         self.at_version = int(named.get("at_version", 0))
         self.cancels = self.verb == "delete" and bool(self.id)
         self.wipes = self.verb in ("flush", "delete") and not (self.token or self.cancels)
@@ -128,7 +128,7 @@ class Request:
 
     @property
     def data(self) -> bytes:
-        """As it goes over the wire."""
+        """The bytes of the request on the wire."""
         noreply = b" noreply" if self.quiet else b""
         verb = self.verb.encode()
         if self.item is not None:
@@ -159,7 +159,7 @@ class Request:
 
 
 class Talk:
-    """One connection as the ledger sees it: what was asked and is not answered, what is held."""
+    """One connection as the ledger sees it: its requests without an answer, its held item."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -168,22 +168,22 @@ class Talk:
         self.held: Thing | None = None
         self.held_queue = ""
         self.held_arrived_us = 0
-        self.until_us = 0  # the lease of what is held may be over then ...
-        self.over_us = 0  # ... and surely is then
+        self.until_us = 0  # the lease of the held item may be over then ...
+        self.over_us = 0  # ... and certainly is then
         self.at_end = False
         self.overdue: set[str] = set()  # a hand-off was told that its lease is over: a close may be
         self.lends_failed_us = 0  # when an open, or a refused hand-off, had its journal's error
-        self.held_to_end = False  # it surely held something when its client said no more
+        self.held_to_end = False  # it certainly held an item when its client ended it
         self.is_over = False
         self.told: list[Request] = []  # answered, for the client to see
 
     @property
     def may_hold(self) -> bool:
-        """May an open be refused because something is open?"""
+        """True if an open may be refused because an item is open."""
         return self.held is not None or self.lends_failed_us > 0
 
     def parse(self) -> Request | None:
-        """The next request that has its whole answer; raises NotWellFormed."""
+        """Return the next request that has its whole answer; raise NotWellFormed."""
         if not self.buffer:
             return None
         if not self.asked:
@@ -221,7 +221,7 @@ class Talk:
         return self._values(request)
 
     def _values(self, request: Request) -> Reply | None:
-        """The items of one answer; None: its END is not there yet."""
+        """Return the items of one answer; None: its END has not come."""
         replies: list[Reply] = []
         at = 0
         while (found := self._line(at)) is not None:
@@ -243,7 +243,7 @@ class Talk:
         return None
 
     def _value(self, request: Request, line: bytes) -> tuple[Reply, int]:
-        """An item without its body, and how long that is."""
+        """Return an item without its body, and the size of the body."""
         full = _FULL.fullmatch(line) if request.is_full else None
         match = _VALUE.fullmatch(full[1] if full else line)
         if not match or request.is_full != bool(full):

@@ -1,15 +1,15 @@
-"""What a queue that retains keeps readable by marker, done or not, as far as anybody outside knows.
+"""The items that a queue retains, done or not, as the clients can know them.
 
     put ─▶ STORED or shown: it is there, under one marker for good ─┬─▶ its `retain` is over: may go
                                                                     ├─▶ expired: may go
                                                                     └─▶ the queue is deleted: gone
 
-An answer to an observer says what is behind a marker, up to the last one that it shows: nothing
-that must be there is missing from that stretch, whatever was done with it. A `Pass` reads a queue
-from its beginning to its end, in as many answers, connections and lives of the server as it takes:
-in the end it has seen all that was stored when it began and must still be there.
+An answer to an observer shows the items after a marker, up to the last one in it: no item that must
+be there may be missing from that stretch. A `Pass` reads a queue from its first item to its last,
+over several answers, connections and lives of the server: at its end it has seen every item that
+was stored when it began and must still be there.
 
-One rule: what a queue keeps longer than it must is never held against it; what it keeps less, is.
+One rule: a queue may retain an item longer than it must, and never shorter.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Final
 from tests.simulation.books import EARLY_US, NEVER, Book, Thing
 from tests.simulation.requests import Reply, Request
 
-# By size: what a request may take of the log beside its body, and how often a body may be there.
-# Generous, since the promise is a size and not how records are laid out.
+# For retention by size: the bytes of the log that a request may take beside its body, and how often
+# a body may be in the log. Generous, since the promise is a size and not a layout of records.
 _REQUEST_BYTES: Final = 512
 _BODY_TIMES: Final = 4
 _LIFE_BYTES: Final = 65536
@@ -35,17 +35,17 @@ class Browse:
 
     thing: Thing
     put_us: int  # it was not stored before
-    spent: int  # of the log until then, at most
+    spent: int  # the most bytes of the log that were used until then
     is_late: bool = False  # it was delayed: it has no marker before it is due, and perhaps never
     marker: int = 0
     known_us: int = NEVER  # its marker is known since then: it was shown
     is_here: bool = False  # it was seen here, though it was not put here
     is_void: bool = False  # it may be lost: a power cut without syncs, or it was cancelled
-    erased_us: int = NEVER  # its queue surely was deleted by then
+    erased_us: int = NEVER  # its queue was certainly deleted by then
 
     @property
     def stored_us(self) -> int:
-        """Surely on the shelf since then; 0: who knows."""
+        """Since when the item is certainly readable; 0: not known."""
         return self.known_us if self.is_here else self.thing.stored_us
 
 
@@ -61,41 +61,41 @@ class Pass:
 
 
 class Shelf:
-    """Of one queue that retains."""
+    """The readable items of one queue that retains."""
 
     def __init__(self, book: Book) -> None:
         self.book = book
         self.kept: dict[int, Browse] = {}
-        self.is_unsure = False  # something could not be read: nothing is due
-        self.may_have_gaps = False  # something was cancelled or lost, or a gap was asked for
+        self.is_unsure = False  # a read failed: no item has to be shown
+        self.may_have_gaps = False  # an item was cancelled or lost, or a client asked for a gap
         self.spent = 0
 
-    # -- what is put there ------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------
 
     def put(self, thing: Thing) -> None:
-        """A set of it has come."""
+        """Note that a set of this item has arrived."""
         self.kept[thing.number] = Browse(thing, thing.arrived_us, self.spent, thing.delay_ms > 0)
 
     def spend(self, request: Request) -> None:
-        """Some request has come, of whatever queue: it may have taken that much of the log."""
+        """Note the bytes of the log that a request, for any queue, may take."""
         body = len(request.item.body) if request.item is not None else len(request.body)
         self.spent += _REQUEST_BYTES + _BODY_TIMES * body
 
     def cancel(self, things: list[Thing]) -> None:
-        """One of these may be cancelled."""
+        """Note that one of these may be cancelled."""
         self.may_have_gaps = True
         for thing in things:
             if thing.number in self.kept:
                 self.kept[thing.number].is_void = True
 
     def erase(self, before_us: int, now_us: int) -> None:
-        """The queue was deleted: what was stored before then is gone."""
+        """Note that the queue was deleted: the items stored before then are gone."""
         for each in self.kept.values():
             if 0 < each.stored_us < before_us and each.erased_us == NEVER:
                 each.erased_us = now_us
 
     def end_life(self, forgets: bool) -> None:
-        """The server ended; `forgets`: what was answered may not be on disk."""
+        """Note that the server ended; `forgets`: answered requests may not be on disk."""
         self.spent += _LIFE_BYTES
         if forgets:
             self.may_have_gaps = True
@@ -103,17 +103,17 @@ class Shelf:
                 each.is_void = True
                 each.marker, each.known_us = 0, NEVER
 
-    # -- what must be there -----------------------------------------------------------------
+    # -- items that must be readable --------------------------------------------------------
 
     def is_over(self, each: Browse, us: int) -> bool:
-        """May its time be over, whatever it is?"""
+        """True if its retention may be over, by time, size or expiry."""
         rules = self.book.rules
         if rules.retain_bytes:
             return self.spent - each.spent + _LIFE_BYTES > rules.retain_bytes
         return us >= each.put_us + rules.retain_us - EARLY_US
 
     def _must_be_there(self, each: Browse, since_us: int, us: int) -> bool:
-        """From `since_us` until now, with a marker?"""
+        """True if it must have been readable, with a marker, from `since_us` until now."""
         thing, book = each.thing, self.book
         if not 0 < each.stored_us < since_us or each.is_void or self.is_unsure:
             return False
@@ -124,13 +124,13 @@ class Shelf:
         return not (thing.may_be_expired(us) or self.is_over(each, us) or book.may_fail)
 
     def due(self, since_us: int, us: int) -> Iterator[Browse]:
-        """All that must be there all the time."""
+        """Yield the items that must have been readable all the time."""
         return (each for each in self.kept.values() if self._must_be_there(each, since_us, us))
 
-    # -- what is shown ----------------------------------------------------------------------
+    # -- answers ----------------------------------------------------------------------------
 
     def shown(self, request: Request, reply: Reply, thing: Thing) -> Iterator[str]:
-        """This queue shows it, to an observer or to whoever fetches; what is wrong with that."""
+        """Yield the mistakes of an answer of this queue that shows the item."""
         now_us = request.left_us
         each = self.kept.get(thing.number)
         if each is None:  # it came from another queue
@@ -161,7 +161,7 @@ class Shelf:
             yield f"{request} shows {thing} as done, but it is ready"
 
     def answered(self, request: Request, reply: Reply) -> Iterator[str]:
-        """An observer had its whole answer; what is missing from it."""
+        """Yield the items that are missing from the whole answer to an observer."""
         shown = [each.number for each in (reply, *reply.more)] if reply.word == "VALUE" else []
         if shown != sorted(set(shown)):
             yield f"{request} shows markers out of order: {shown}"
@@ -180,15 +180,15 @@ class Shelf:
                 yield f"{request} is at the end, and {each.thing} was never shown"
 
     def at(self, marker: int) -> Thing | None:
-        """The item that has this marker now, as far as anybody knows."""
+        """Return the item that is known to have this marker now."""
         after_us = self.book.deleted_us
         there = [each for each in self.kept.values() if each.put_us > after_us]
         return next((each.thing for each in there if each.marker == marker), None)
 
-    # -- what is counted --------------------------------------------------------------------
+    # -- figures ----------------------------------------------------------------------------
 
     def counted(self, request: Request, reply: Reply) -> Iterator[str]:
-        """`stats` of the queue, or of all markers."""
+        """Yield the mistakes of `stats` of the queue, or of all markers."""
         of = f"queue_{self.book.name}_"
         gaps = int(reply.stats.get(f"{of}gaps", 0))
         if gaps and self._is_whole(request.left_us):
@@ -203,7 +203,7 @@ class Shelf:
                 )
 
     def _is_whole(self, us: int) -> bool:
-        """Is everything that ever was here, here?"""
+        """True if every item that ever was here is still readable."""
         book = self.book
         return not (
             self.is_unsure or self.may_have_gaps or book.deleted_us or book.rules.discards

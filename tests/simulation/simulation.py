@@ -6,10 +6,10 @@ It stands for a daemon in production, with many clients and a bad disk.
 Real: the `Daemon` with all that belongs to it.
 Replaced: the loop and the threads (`SimLoop`), the sockets (`Wire`), the disk (`SimDisk`), clocks
 and chance (`patched`).
-At the end clients ask for nothing more: every request is answered and the loop sleeps. Then the
-server starts once more, and the ledger is held against all that it has.
+At the end clients send no more requests: every request is answered and the loop sleeps. Then the
+server starts once more, and the ledger is compared with all that it has.
 
-One rule: all that happens follows from the seed.
+One rule: every event follows from the seed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.simulation.wire import Wire
 from tests.simulation.writer import Writer
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
-RUN_US: Final = 900_000  # of clients at work; the rest of a run is what they left
+RUN_US: Final = 900_000  # how long clients work; the rest of a run drains what they left
 REST_US: Final = 8_000_000
 TICKS_US: Final = 2_500_000
 SLEEP_US: Final = 3_000_000
@@ -53,7 +53,7 @@ _START_US_MAX: Final = 20_000_000
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     seed: int
     violations: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Outcome:
 
 
 class SimDisk(MemoryDisk):
-    """A memory disk that says when the power went off, and which faults struck."""
+    """A memory disk that reports when its power goes off, and which faults happen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Simulation:
         self.seed = seed
         self.random = Random(seed)
         self.timeline = Timeline()
-        # What came later has a stream of its own, so that other runs are what they were.
+        # Features added later have their own random numbers, so that older runs stay the same.
         self.plan = plan or Plan.of(self.random, Random(f"later {seed}"), has_http(seed))
         self.readers = list(self.plan.rules)  # queues and children
         self.queues = [name for name in self.readers if "+" not in name]
@@ -105,7 +105,7 @@ class Simulation:
         self.lives = 0
         self.counts: dict[str, int] = {}
         self.steady_from_us = 0
-        self._at_verb = ""  # what a crash at a verb is to be
+        self._at_verb = ""  # the kind of the crash that is to come at a verb
         self._things = 0
         self._ids: dict[str, list[str]] = {}
         self._wires = 0
@@ -115,15 +115,15 @@ class Simulation:
     # -- the story --------------------------------------------------------------------------
 
     def tell(self, text: str) -> None:
-        """One line of the story."""
+        """Add a line to the story."""
         self.story.append(f"{self.timeline.us / 1000:12.3f}  {text}")
 
     def count(self, what: str) -> None:
-        """It happened."""
+        """Count an event."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def hear_log(self, level: int, text: str, is_mistake: bool) -> None:
-        """The server wrote a line to its log."""
+        """Take a line that the server wrote to its log."""
         if self.disk.is_off or not (self.loop and not self.loop.is_over):
             return
         self.tell(f"log: {text}")
@@ -142,18 +142,18 @@ class Simulation:
         return new_thing(self._things, queue, size)
 
     def some_id(self, queue: str) -> str:
-        """A new id, or one of those that were named last."""
+        """Return a new id, or one of those named last."""
         named = self._ids.setdefault(queue, [])
         if not named or self.random.random() < 0.4:
             named.append(f"{queue[0]}{len(named)}")
         return self.random.choice(named[-5:])
 
     def connect(self) -> Wire | None:
-        """A new connection, if anybody listens."""
+        """Return a new connection, if the server listens."""
         return self._connect(Wire, self.loop and self.loop.listener)
 
     def connect_http(self) -> Wire | None:
-        """The same over HTTP."""
+        """Return a new connection over HTTP, if the server listens."""
         wire = self._connect(HttpWire, self.loop and self.loop.http_listener)
         if wire is not None:
             self.count("connections of HTTP")
@@ -174,16 +174,14 @@ class Simulation:
     # -- lives ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The server starts, on what the disk shows."""
+        """Start the server on the present files of the disk."""
         self.lives += 1
         self.has_ended = False
         self.steady_from_us = self.timeline.us
-        # A start may sync a file again whose sync failed, if it has written it again before; what
-        # it has not is in limbo on the disk, and a power cut tells.
+        # A start may sync a file again after a failed sync, if it writes the bytes again before
+        # that. Other bytes may or may not be on the disk: a power cut decides.
         self.disk.failed_syncs.clear()
-        self.loop = SimLoop(  # what the server does not ask for
-            self.timeline, self.random, self.ledger.complain, self._check
-        )
+        self.loop = SimLoop(self.timeline, self.random, self.ledger.complain, self._check)
         self.threads = Threads(self.loop)
         self.disk.on_fault = self._fault
         self.disk.on_off = self._mute
@@ -220,7 +218,7 @@ class Simulation:
 
     def _fault(self, fault: Fault, path: str) -> None:
         verb = fault.verb
-        if fault.error in SHORTAGE_ERRORS:  # nothing has failed, and nothing is lost
+        if fault.error in SHORTAGE_ERRORS:  # no write has failed, and nothing is lost
             self.count(f"shortage {verb}")
             self.tell(f"SHORTAGE {verb} {path}")
             self.ledger.was_short = True
@@ -237,14 +235,15 @@ class Simulation:
             self.loop.is_mute = True
 
     def _check(self) -> None:
-        """After everything that the server did: is the machine still on?"""
+        """Check, after each callback of the server, whether the machine is still on."""
         if self.disk.is_off and self.loop is not None and not self.loop.is_over:
             self.crash(self._at_verb or "power")
 
     # -- ends -------------------------------------------------------------------------------
 
     def crash(self, how: str) -> None:
-        """kill: the page cache stays. power: what was not synced may be lost, torn, reordered."""
+        """Crash. kill: the page cache stays. power: bytes that were not synced may be lost, torn or
+        reordered."""
         loop = self.loop
         if loop is None or loop.is_over:
             return
@@ -273,7 +272,7 @@ class Simulation:
         return disk
 
     def _over(self, how: str, loop: SimLoop) -> None:
-        """This life is over; another begins soon."""
+        """End this life; another one begins soon."""
         self._retire()
         loop.is_over = True
         self.is_up = False
@@ -298,14 +297,14 @@ class Simulation:
         self.start()
 
     def arm(self, steps: int) -> None:
-        """Crash at a verb, that many from now."""
+        """Crash at a verb of the disk, `steps` verbs from now."""
         self._at_verb = self.random.choice(("kill", "power", "power"))
         self.disk.cut_power_at(steps)
 
     # -- the run ----------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """All of it."""
+        """Do the whole run; return its outcome."""
         with patched(self):
             self._work()
             if not self.ledger.violations:
@@ -322,7 +321,7 @@ class Simulation:
                 Rest(self, drain).run()
         for loop in (*(each for each, _ in self._dead), self.loop):
             if loop is not None:
-                loop.is_mute = True  # what ends with it says nothing more
+                loop.is_mute = True  # the server sends nothing more
                 loop.close_unbegun()
         counts = self.counts | {"answers": self.ledger.answers, "turns asleep": self._asleep}
         return Outcome(self.seed, self.ledger.violations, self.story, counts)
@@ -346,7 +345,7 @@ class Simulation:
         self._run(max(at, RUN_US))
 
     def _run(self, until_us: int) -> None:
-        """Go on until then, or until something was wrong."""
+        """Run until that time, or until a violation."""
         while self.timeline.us < until_us and not self.ledger.violations:
             self.timeline.run_until(min(until_us, self.timeline.us + 50_000))
 
@@ -364,12 +363,12 @@ class Simulation:
             self.daemon.shutdown("SIGTERM")
 
     def mend(self) -> None:
-        """Nothing more fails from now on."""
+        """Let no verb of the disk fail from now on."""
         self.disk.faults.clear()
         self.disk._cut_at = 0
 
     def ensure_up(self) -> None:
-        """Have it run, whatever it takes."""
+        """Start the server until it runs."""
         for _ in range(_STARTS_MAX):
             self._until(lambda: self.is_up or self.has_ended, _START_US_MAX)
             if self.is_up or self.ledger.violations:
@@ -386,7 +385,7 @@ class Simulation:
         return true()
 
     def _come_to_rest(self) -> None:
-        """Nobody asks any more: what was asked is answered, and the loop sleeps."""
+        """Send no more requests: check that all are answered, and that the loop sleeps."""
         self.is_closing_time = True
         self.mend()
         self.ensure_up()
@@ -407,7 +406,7 @@ class Simulation:
             self.ledger.complain(f"{self._asleep} turns in {SLEEP_US // 1_000_000} s of rest")
 
     def restart_cleanly(self) -> None:
-        """The orderly end before what is left is counted."""
+        """Stop and start the server in the orderly way, before the rest is counted."""
         if self.daemon is not None and self.is_up:
             self.daemon.shutdown("SIGTERM")
             if not self._until(lambda: self.has_ended, _START_US_MAX):

@@ -1,9 +1,9 @@
-"""What somebody said of a whole queue, and whether it holds: paused or not, and what was declared.
+"""Requests about a whole queue, and whether they hold: a pause, and declared settings.
 
-    said ─▶ maybe ─▶ answered: so it is, over every restart, until the next is said or it is deleted
-                 └─▶ an error, or no answer: maybe, until something is answered again
+    sent ─▶ maybe ─▶ answered: it holds, over every restart, until the next one or a delete
+                 └─▶ an error, or no answer: maybe, until another one is answered
 
-One rule: it is only sure while nothing that may change it is under way.
+One rule: it is certain only while no request that may change it is under way.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ SWITCHES: Final = ("pause", "resume")
 
 
 class Standing:
-    """Of one queue. Times are microseconds of the run."""
+    """The pause and the settings of one queue. Times are microseconds of the run."""
 
     def __init__(self) -> None:
-        self.paused_us = _NEVER  # surely paused since then
-        self.lends_us = 0  # surely not since then
-        self.declared: bytes | None = b""  # b"": surely nothing, None: nobody knows
+        self.paused_us = _NEVER  # certainly paused since then
+        self.lends_us = 0  # certainly not paused since then
+        self.declared: bytes | None = b""  # b"": certainly nothing; None: not known
         self._deleted_us = 0  # the last time that a delete came or ended
         self._was_paused = False
         self._underway: list[Request] = []
 
     def arrived(self, request: Request) -> None:
-        """A request that may change it has come."""
+        """Note that a request has arrived that may change it."""
         if request.verb in SWITCHES:
             self._was_paused |= request.verb == "pause"
             self._underway.append(request)
@@ -38,19 +38,19 @@ class Standing:
             self._underway.append(request)
 
     def unanswered(self, request: Request) -> None:
-        """It got an error, or its connection ended: who knows what it did."""
+        """Note that a request got an error, or its connection ended: its effect is not known."""
         if request in self._underway:
             self._underway.remove(request)
             if request.declares:
                 self.declared = None
 
     def answered(self, request: Request, reply: Reply) -> Iterator[str]:
-        """It went well; what is wrong with the answer."""
+        """Note that a request succeeded; yield the mistakes of the answer."""
         self._underway.remove(request)
         if request.arrived_us <= self._deleted_us:
             if request.declares:
                 self.declared = None
-            return  # before or behind the delete?
+            return  # it is not known whether it came before the delete
         if request.declares:
             yield from self._declared(request, reply)
             return
@@ -73,23 +73,23 @@ class Standing:
             yield f"{request} answered NOT_STORED, but {holds!r} was declared before"
 
     def lent(self, request: Request) -> Iterator[str]:
-        """What is wrong if an item was handed out."""
+        """Yield the mistakes of an answer that hands out an item."""
         if request.arrived_us > self.paused_us:
             yield f"{request} hands out an item, but {request.queue} is paused"
 
     def may_lend_nothing(self, request: Request) -> bool:
-        """May it have been paused at some moment since this came?"""
+        """True if the queue may have been paused at some moment since this request arrived."""
         return request.arrived_us <= self.lends_us
 
     def deleted(self, now_us: int) -> None:
-        """A delete is under way, or was."""
+        """Note that a delete is under way, or was."""
         self._deleted_us = now_us
         self.declared = None
         if self._was_paused:
             self._doubt_pause()
 
     def end_life(self, forgets: bool, now_us: int) -> None:
-        """The server ended; `forgets`: what was answered may not be on disk."""
+        """Note that the server ended; `forgets`: answered requests may not be on disk."""
         for request in list(self._underway):
             self.unanswered(request)
         if forgets:

@@ -1,14 +1,14 @@
-"""Versions of keys, as far as anybody outside can know them: how many items were written under one.
+"""Versions of keys, as the clients can know them: how many items were written under a key.
 
-    set|add|cas|replace q/key=K ─▶ STORED: one more, surely
+    set|add|cas|replace q/key=K ─▶ STORED: certainly one more
                                 ├─▶ refused: none
                                 └─▶ no answer: perhaps
 
-So at each moment a version is at least the number of those that surely were written, and at most
-that of all that may have been. A condition is held against these two; a version that was told, by
-an answer or by a look at the key, is that item's for good.
+So at each moment the version is at least the number of certain writes, and at most the number of
+possible ones. The answer to a condition is checked against these two. A version that a client was
+told, by an answer or by a look at the key, belongs to that item for good.
 
-One rule: a key is written by this client's kind alone, so that nothing else makes versions of it.
+One rule: only these clients write a key, so that nothing else makes versions of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _PREFIX = "V"
 
 
 def key_of(queue: str) -> str:
-    """The key of this queue whose versions are watched; items that are moved take theirs along."""
+    """Return the key of this queue that is watched. (A moved item keeps its key, so each queue has
+    another one.)"""
     return _PREFIX + queue
 
 
@@ -38,18 +39,18 @@ class Stream:
     def __init__(self, ledger: Ledger, book: Book) -> None:
         self._ledger = ledger
         self.book = book
-        self.may_be: dict[int, Thing] = {}  # written, for sure or perhaps
-        self.sure_us: dict[int, int] = {}  # by number: surely written since then
+        self.may_be: dict[int, Thing] = {}  # written, certainly or perhaps
+        self.sure_us: dict[int, int] = {}  # by number: certainly written since then
         self.made: dict[int, Thing] = {}  # by version
         self.version_of: dict[int, int] = {}
-        self.told = 0  # the highest version that anybody was told ...
+        self.told = 0  # the highest version that a client was told ...
         self.told_us = NEVER  # ... and since when
-        self.is_void = False  # what was answered may be lost
+        self.is_void = False  # answered writes may be lost
 
     # -- what is known ----------------------------------------------------------------------
 
     def _is_sure(self, request: Request) -> bool:
-        """Is it surely of this generation, of a queue of which nothing is lost?"""
+        """True if it certainly belongs to this generation of the queue, and no record is lost."""
         book = self.book
         return not (
             self.is_void or self._ledger.was_unreadable
@@ -57,16 +58,16 @@ class Stream:
         )  # fmt: skip
 
     def _least(self, us: int) -> int:
-        """Versions surely made before then."""
+        """Return how many versions were certainly made before then."""
         count = sum(each < us for each in self.sure_us.values())
         return max(count, self.told if self.told_us < us else 0)
 
     def _most(self, but: Thing | None) -> int:
-        """Versions that may be made by now, beside this one."""
+        """Return how many versions may exist now, without this one."""
         return sum(each is not but and not each.refused for each in self.may_be.values())
 
     def _tell(self, version: int, thing: Thing, request: Request) -> Iterator[str]:
-        """This version is this item; what is wrong with that."""
+        """Note that this version is this item; yield the mistakes of that."""
         other = self.made.setdefault(version, thing)
         if other is not thing:
             yield f"{request}: version {version} is {thing}, and was {other}"
@@ -79,11 +80,11 @@ class Stream:
     # -- writing ----------------------------------------------------------------------------
 
     def arrived(self, thing: Thing) -> None:
-        """A write has come."""
+        """Note that a write has arrived."""
         self.may_be[thing.number] = thing
 
     def answered(self, request: Request, reply: Reply) -> Iterator[str]:
-        """A word was said; what is wrong with it. What is refused is the caller's to note."""
+        """Yield the mistakes of an answer. The caller notes a refusal."""
         thing, word = request.item, reply.word
         assert thing is not None
         if not self._is_sure(request):
@@ -118,7 +119,7 @@ class Stream:
     # -- looking ----------------------------------------------------------------------------
 
     def looked(self, request: Request, reply: Reply, shelf: Shelf | None) -> Iterator[str]:
-        """The last item of the key, or that of one version, or none was shown; what is wrong?"""
+        """Yield the mistakes of a look at the last item of the key, or at that of one version."""
         if not self._is_sure(request):
             return
         due = [] if shelf is None else list(shelf.due(request.arrived_us, request.left_us))
@@ -150,7 +151,7 @@ class Stream:
         return [each for each in self.may_be.values() if not each.refused]
 
     def whole(self, last: int) -> Iterator[str]:
-        """All versions up to the last one were asked for, and nobody writes: is any missing?"""
+        """Yield the missing versions, after a look at all up to the last one, without writers."""
         if self.is_void or self._ledger.was_unreadable:
             return
         gone = [v for v in range(1, last + 1) if v not in self.made]
@@ -167,14 +168,14 @@ class Stream:
     # -- what makes it uncertain ------------------------------------------------------------
 
     def forget(self) -> None:
-        """The queue is or was being deleted: versions may begin anew, or go on."""
+        """Note a delete of the queue: versions may begin again, or go on."""
         self.sure_us.clear()
         self.made.clear()
         self.version_of.clear()
         self.told, self.told_us = 0, NEVER
 
     def erase(self, before_us: int) -> None:
-        """It surely was deleted: what had its answer before then is gone."""
+        """Note that the queue was certainly deleted: items answered before then are gone."""
         for number, thing in list(self.may_be.items()):
             if 0 < thing.stored_us < before_us:
                 del self.may_be[number]

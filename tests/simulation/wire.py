@@ -1,10 +1,10 @@
 """A connection without a socket: bytes that take their time, in pieces, and may never arrive.
 
-    client ── send ──▶ pieces ── (delay) ──▶ data_received       what arrived is told to the ledger
-    client ◀── (delay) ── pieces ◀── write                         what was said, too
+    client ── send ──▶ pieces ── (delay) ──▶ data_received       the ledger hears of each request
+    client ◀── (delay) ── pieces ◀── write                        ... and of each reply
 
-One rule: the ledger hears of a request when its last byte is given to the server, and of a reply
-when the server lets go of it; what happens on the way afterwards changes no promise.
+One rule: the ledger hears of a request when the server gets its last byte, and of a reply when the
+server writes it. Events on the way after that change no promise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HIGH_BYTES: Final = (600, 4_000, 64_000)
 
 
 class Hearer(Protocol):
-    """Who is told what happens on a connection."""
+    """The listener to the events of connections."""
 
     def connected(self, talk: Talk) -> None:
         """It is open."""

@@ -1,17 +1,17 @@
 """The end of a life: all items are gone, every holder hung up, every wait is over. What is left?
 
     left_over(daemon)                        one sentence for each thing that is left
-    left_over(broker, directory, ...)        the same of whatever a test has
-    files_left(files, "data", broker)        files that belong to nobody
+    left_over(broker, directory, ...)        the same for the objects that a test has
+    files_left(files, "data", broker)        files that no journal knows
 
 The walk begins at these objects and follows every attribute, container and element to every object
 of the packages `journal` and `kestrelpy`. An attribute that counts or collects (a number, a mark, a
 text, a container, a timer, an event, a thread, an error) must be 0, false, empty or None. What may
-be otherwise stands in `rest_table`, with its reason; so does every class, as one that stays (its
-attributes are looked at), one of which no instance may be left, or one that only says a value.
+be otherwise stands in `rest_table`, with its reason. The table also has every class: one that stays
+(its attributes are checked), one without instances at rest, or one that is only a value.
 
-One rule: nothing is passed over in silence. A new attribute is looked at because it is there, and a
-new class is named by `tests/test_house.py` until it has its place in the table.
+One rule: nothing is skipped in silence. A new attribute is checked without a row, and
+`tests/test_house.py` names a new class until the table has it.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class Walk:
     def __init__(
         self, retains: bool = False, remembers: bool = True, but: Table | None = None
     ) -> None:
-        """`retains`: some queue keeps what is done. `remembers`: ids and versions whose time is
-        not over may be there. `but`: and what a test has its own reason for."""
+        """`retains`: some queue retains done items. `remembers`: ids and versions may be there
+        until their time is over. `but`: the exceptions of one test."""
         self.complaints: list[str] = []
         self.classes: set[str] = set()
         self.attributes: set[tuple[str, str]] = set()
@@ -220,7 +220,7 @@ def _brief(key: object) -> str:
 
 
 def files_left(files: Files, path: str, broker: Broker) -> list[str]:
-    """What lies in a data directory and belongs to nobody."""
+    """Return the files of a data directory that no journal knows."""
     queues = {folder_name(queue.name, queue.generation): queue for queue in broker.logged}
     complaints = []
     for name in sorted(files.names(path)):
@@ -256,7 +256,7 @@ def _paths(store: LogStore) -> Iterator[str]:
 def left_over(
     *roots: object, retains: bool | None = None, remembers: bool = True, but: Table | None = None
 ) -> list[str]:
-    """What is left that these objects count, hold or wait for; empty: nothing is."""
+    """Return a sentence for each thing that these objects still count, hold or wait for."""
     brokers = [getattr(root, "broker", root) for root in roots]
     brokers = [each for each in brokers if isinstance(each, Broker)]
     if retains is None:

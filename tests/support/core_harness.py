@@ -62,7 +62,7 @@ WALL_MS = 1_700_000_000_000  # the wall clock when the steady one shows 0
 class PendingJournal:
     """A journal that writes nothing: its drafts stay pending, and are its `records`.
 
-    It has a journal and is none, so that the compiled one does as well.
+    It holds a real journal and does not subclass it, so that the compiled class works as well.
     """
 
     def __init__(self, queue: Queue, found: list[Record] | None = None) -> None:
@@ -160,12 +160,12 @@ class CoreHarness:
 
     @property
     def dead(self) -> list[bytes]:
-        """The bodies of the dead that nobody holds, in the order in which they would be fetched."""
+        """The bodies of dead letters that are not leased, in the order of fetching."""
         return [item.body for item in dead_in_order(self.reader)]
 
     @property
     def lent(self) -> list[bytes]:
-        """The bodies that somebody holds, oldest item first."""
+        """The bodies of leased items, oldest item first."""
         return [lease.item.body for lease in sorted(self.reader.leases, key=by_place)]
 
     @property
@@ -177,7 +177,7 @@ class CoreHarness:
 
     @property
     def story(self) -> str:
-        """What was logged, but for the reservation of tokens."""
+        """The logged records as sentences, without reservations of tokens."""
         return ", ".join(sentence(r) for r in self.records if r.kind != Kind.TOKENS)
 
     def who(self, name: str) -> Holder:
@@ -190,7 +190,8 @@ class CoreHarness:
     def put(
         self, *bodies: bytes, expires_ms: int = 0, delay: Delay | None = None, key: str = ""
     ) -> bool:
-        """Store each; was the last one stored? `expires_ms` is wall clock, `key` as on the wire."""
+        """Store each; return True if the last one was stored. `expires_ms` is wall clock, `key` as
+        on the wire."""
         values = tuple(text_of(value.encode()) for value in key.split(",")) if key else ()
         lsn = NOT_STORED
         for body in bodies:
@@ -206,7 +207,7 @@ class CoreHarness:
     def may_open(
         self, who: str = "anna", dead: bool = False, lease_ms: int = 0
     ) -> Lease | None:
-        """What a fetch without a wait is lent; those who wait came first."""
+        """Return the lease of a fetch without a wait; earlier waiters are served first."""
         queue = self.broker.queues.get(NAME)
         if queue is None or queue.reader.waiters.first(dead) is not None:
             return None
@@ -216,7 +217,7 @@ class CoreHarness:
         return lease
 
     def read_back(self) -> bool:
-        """What has to be read back is, at once; did that bring anything?"""
+        """Read back at once whatever is needed; return True if any item came."""
         moved = False
         for reader in self.broker.take_to_read():
             backlog, before = reader.read_ahead, unread(reader)
@@ -231,7 +232,7 @@ class CoreHarness:
         return moved
 
     def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease:
-        """What is lent; with `lease_ms` by token."""
+        """Lease an item; with `lease_ms` by token."""
         lease = self.may_open(who, dead, lease_ms)
         assert lease is not None, "nothing was lent"
         return lease
@@ -266,7 +267,7 @@ class CoreHarness:
         return owner(lease).dead_letter(lease, self.now_ms, reason)
 
     def named(self, token: int) -> Lease | None:
-        """The lease that this token stands for now."""
+        """Return the lease of this token, if it lasts."""
         return self.reader.by_token.find(token, self.now_ms)
 
     def touch(self, lease: Lease, lease_ms: int) -> None:
@@ -284,7 +285,7 @@ class CoreHarness:
         )
 
     def answers(self) -> list[tuple[str, bytes | None]]:
-        """Who of those who wait was answered since the last time, and with what, in order."""
+        """Return the waiters that were answered since the last call, with their items, in order."""
         return [(str(w.caller), body_of(w)) for w in self.broker.take_to_resume()]
 
     def pause(self, paused: bool = True) -> int:
@@ -321,7 +322,7 @@ class CoreHarness:
     # -- what time and the operator do ------------------------------------------------------
 
     def pass_time(self, ms: int) -> None:
-        """Time passes and nobody does anything: ticks come when `next_due` asked for them."""
+        """Let time pass without a client: ticks come when `next_due` asks for them."""
         until_ms = self.now_ms + ms
         for _ in range(10_000):
             self.read_back()
@@ -334,17 +335,17 @@ class CoreHarness:
         raise AssertionError("ten thousand ticks, and still something is due")
 
     def step_clock(self, ms: int) -> None:
-        """Somebody sets the wall clock."""
+        """Step the wall clock, as an operator does."""
         self.broker.step_clock(self.broker.clock.offset_ms + ms)
         self.pass_time(0)
 
     @property
     def operations(self) -> QueueAdmin:
-        """What an operator does to the queue, while the server is up."""
+        """The actions of an operator on the queue, while the server is up."""
         return QueueAdmin(self.broker, cast(Site, SimpleNamespace(mode=UP)))
 
     def reload(self, **settings: Any) -> None:
-        """Other limits and rules from now on; those not named stay."""
+        """Apply other limits and rules from now on; those not named stay."""
         self.policy = replace(self.policy, **settings)
         for queue in self.broker.queues.values():
             queue.set_policy(self.policy, self.now_ms)
@@ -355,7 +356,7 @@ class CoreHarness:
         self, records: list[Record] | None = None, checkpoint: Checkpoint | None = None,
         unix_ms: int | None = None, beat_ms: int | None = None,
     ) -> CoreHarness:  # fmt: skip
-        """What a server that was killed finds in the log, or in these records of it.
+        """Return the queue that a killed server finds in the log, or in these records of it.
 
         `unix_ms` is the wall clock by then (None: it was not set), `beat_ms` the last beat (None:
         of this very moment, 0: none).

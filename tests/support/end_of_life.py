@@ -1,12 +1,13 @@
-"""How a life ends in a test: everything is fetched, everybody hangs up, and nothing may be left.
+"""The end of a life in a test: all items are fetched, all clients hang up, and nothing may be left.
 
-    end(stage)             a ServerHarness or TransferHarness    } nothing fails or is held back
-    end_in_hand(q)         a CoreHarness                         } any more; then the same look as
-    end_life(life)         a DiskHarness                         } at a daemon
+    end(stage)             a ServerHarness or TransferHarness    } all faults end; then the same
+    end_in_hand(q)         a CoreHarness                         } check as for a daemon
+    end_life(life)         a DiskHarness                         }
 
-What is lent by token is given back by whoever has the token; what is delayed is waited for.
+The holder of a token gives its item back; delayed items are waited for.
 
-One rule: the end is what clients may do, in the order in which they may; the clock is in haste.
+One rule: the end consists of calls that clients may make, in an order that they may; only the clock
+runs faster.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _EVERYBODY_GONE = "left at the end of life:\n    "
 
 
 def end(stage: ServerHarness) -> None:
-    """Nothing is left of this one, and nothing of its next life either."""
+    """End this life; check that nothing is left, now and in the next life."""
     end_faults(stage)
     empty(stage)
     for restarts in (False, True):
@@ -48,7 +49,7 @@ def end(stage: ServerHarness) -> None:
 
 
 def end_faults(stage: ServerHarness) -> None:
-    """Nothing fails, or is held back, from now on; a journal that has failed is read again."""
+    """End all faults and delays of the disk; read failed journals again."""
     stage.disk.faults.clear()
     stage.disk.cut_power_at(-1)
     stage.reads = stage.removes = stage.has_room = True
@@ -69,7 +70,7 @@ def end_faults(stage: ServerHarness) -> None:
 
 
 def empty(stage: ServerHarness) -> None:
-    """Everything that is there is fetched and confirmed; whoever fetched it hangs up."""
+    """Fetch and confirm all items, and hang up all consumers."""
     for _ in range(_ROUNDS_MAX):
         broker = stage.broker
         for queue in _every(broker):
@@ -106,20 +107,20 @@ def _is_moving(broker: Broker) -> bool:
 
 
 def _give_back(reader: Subscription, now_ms: int) -> None:
-    """Whoever has a token is done with the item."""
+    """End all leases by token."""
     for lease in reader.leases.all():
         if not lease.is_moving:
             reader.confirm(lease, now_ms)
 
 
 def _due_in(reader: Subscription, stage: ServerHarness) -> int:
-    """How long the last of what is delayed still is."""
+    """Return the time until the last delayed item is due."""
     entries = reader.delays.entries(stage.broker.clock)
     return max((entry.due_ms - stage.unix_ms + 1 for entry in entries), default=0)
 
 
 def _take_all(stage: ServerHarness, queue: Queue) -> None:
-    """All that is ready, or dead, confirmed as it is handed out."""
+    """Fetch all ready and dead items, each confirmed as it is handed out."""
     name = queue.name
     for key in (name, name + b"/dead"):
         while stage.say("the last one", b"get " + key).startswith(b"VALUE"):
@@ -141,7 +142,7 @@ def _complain(complaints: Iterable[str]) -> None:
 
 
 def end_in_hand(q: CoreHarness) -> None:
-    """Nothing is left of a queue whose log writes nothing."""
+    """End a queue whose log writes nothing; check that nothing is left."""
     broker = q.broker
     for waiter in [*broker.take_to_resume()]:
         assert waiter.done
@@ -167,7 +168,7 @@ def end_in_hand(q: CoreHarness) -> None:
 
 
 def end_life(life: DiskHarness) -> None:
-    """Nothing is left of a queue that lives on the disk."""
+    """End a queue that lives on a disk; check that nothing is left."""
     broker, reader = life.broker, life.reader
     for holder in life.holders.values():
         broker.hang_up(holder, life.now_ms)

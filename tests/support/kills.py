@@ -1,8 +1,7 @@
-"""Rounds of `kill -9` under load, for tests that compare what clients were told with what is there.
+"""Rounds of `kill -9` under load, for tests that compare answers to clients with the items there.
 
-A round lasts as long as chance wants, and how much happens in it is the machine's affair. So
-nothing is expected of one round: who needs to have seen something says so, and there are rounds
-until then.
+A round lasts a random time, and how much happens in it depends on the machine. So a test expects
+nothing of one round: it says what it needs to see, and there are rounds until then.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ JOIN_SECONDS = 30.0
 
 
 def new_seed() -> int:
-    """Of all chance in a test; the environment names one that shall be run again."""
+    """Return a seed for a test; the environment may name one to run again."""
     seed = int(os.environ.get("KESTRELPY_TEST_SEED", random.randrange(1 << 32)))
     print(f"seed {seed}")
     return seed
 
 
 def rounds(wanted: int, enough: Callable[[], bool]) -> Iterator[int]:
-    """Numbers of rounds: as many as are wanted, and more while not enough was seen."""
+    """Yield the numbers of rounds: as many as are wanted, and more until enough was seen."""
     for number in range(wanted * ROUNDS_MAX):
         if number >= wanted and enough():
             return
@@ -40,9 +39,9 @@ def rounds(wanted: int, enough: Callable[[], bool]) -> Iterator[int]:
 
 
 def kill_under(daemon: DaemonProcess, works: Sequence[Callable[[], None]], seconds: float) -> None:
-    """Do all of these at once, each again and again, and kill the daemon so many seconds on.
+    """Do all of these works at once, each again and again, and kill the daemon after `seconds`.
 
-    A work ends when the daemon is gone. What else ends it is raised here.
+    A work ends when the daemon is gone. If it ends with another error, that is raised here.
     """
     failures: list[Exception] = []
 
@@ -75,9 +74,9 @@ _HELD = ("items", "delayed", "leased", "dead")  # by some queue
 
 
 def fetch_all(daemon: DaemonProcess) -> None:
-    """All that is in any queue is fetched, dead or not, and who has a token is done with the item.
+    """Fetch all items of all queues, dead ones as well, and end all leases by token.
 
-    What is delayed, or lent without a token, is waited for.
+    Delayed items, and items leased without a token, are waited for.
     """
     with Raw(("127.0.0.1", daemon.port)) as raw:
 
@@ -97,7 +96,7 @@ def fetch_all(daemon: DaemonProcess) -> None:
 
 
 def leave_nothing(daemon: DaemonProcess) -> None:
-    """Everything is fetched; then nothing is left, nor after a restart. Nobody is connected."""
+    """Fetch everything, without other clients; check that nothing is left, also after a restart."""
     with contextlib.closing(daemon.client()) as client:
         assert client.set("last-of-all", b"x")  # there is a queue to be asked of, whatever was done
     fetch_all(daemon)
@@ -105,9 +104,9 @@ def leave_nothing(daemon: DaemonProcess) -> None:
 
 
 def see_nothing_left(daemon: DaemonProcess, *, restarts: bool = False) -> None:
-    """All was fetched: `stats` counts nothing of any queue, and nobody but who asks is connected.
+    """Check that `stats` counts nothing in any queue, and no connection but its own.
 
-    `restarts`: nor does it after a restart.
+    `restarts`: check the same after a restart.
     """
     with contextlib.closing(daemon.client()) as client:
 

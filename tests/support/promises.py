@@ -8,7 +8,7 @@ under which faults:
 
 `python -m tests.support.promises` writes docs/evidence.md from these lines.
 
-One rule: a promise has a test that names it, and a test names no promise that nobody made.
+One rule: every promise has a test that names it, and a test names only promises of that page.
 """
 
 from __future__ import annotations

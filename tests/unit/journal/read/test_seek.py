@@ -88,7 +88,7 @@ def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of
     at = extent.seek_item(disk, ids[BEFORE - 1], 16 << 10)
     assert counts["bytes"] <= reads * (16 << 10)
     assert counts["decoded"] <= 10
-    put = extent.put_behind(disk, at, extent.stop)
+    put = extent.put_after(disk, at, extent.stop)
     assert put is not None
     assert put.item <= ids[BEFORE - 1]
 
