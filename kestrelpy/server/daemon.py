@@ -23,26 +23,26 @@ from journal.files import Disk, Files, sync_call_name
 from kestrelpy.aside import TookTooLong, both, run_aside
 from kestrelpy.compiled import KIND
 from kestrelpy.config import Config, ConfigError, changed_settings
-from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
+from kestrelpy.core import JournalLog
 from kestrelpy.errors import ServerError
 from kestrelpy.fleet import NOT_LOOKED, Membership
 from kestrelpy.operations import Actions, Caller, ConnectionFacts, DamageFound, Gate, Listening
 from kestrelpy.protocol import ConnectionRoom, Lines, LogLimit, Wire
 from kestrelpy.server import clock
+from kestrelpy.server.assembly import assemble
 from kestrelpy.server.connections import (
     CannotListen,
     Connection,
     ConnectionMemory,
     ConnectionSweep,
     Listeners,
+    Logins,
     Revocation,
 )
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import (
     DirectoryWatch,
-    Heart,
     RecoveredDirectory,
-    directory_of,
     last_backup_ms,
     member_of,
     name_what_is_open,
@@ -56,20 +56,16 @@ from kestrelpy.server.exposure import (
     refuse_unservable,
 )
 from kestrelpy.server.http_door import HttpDoor
-from kestrelpy.server.journals import Committer, JournalJobs, close_journals, failed_journals
-from kestrelpy.server.logins import Logins
+from kestrelpy.server.journals import close_journals, failed_journals
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
-from kestrelpy.server.queue_deletion import QueueDeletions
 from kestrelpy.server.reloading import (
     Reload,
     in_time,
     left_out,
     refuse_at_start,
 )
-from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
-from kestrelpy.server.turn import Turn
 
 if TYPE_CHECKING:
     from kestrelpy.http import HttpConnection
@@ -115,7 +111,6 @@ class Daemon:
         self.started_ms, self.elapsed = clock.now_ms(), clock.elapsed
         self.is_leaving, self.recovery_seconds = False, 0.0
         self._connections: set[Connection] = set()
-        self._dirty: list[JournalLog] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._reloading, self._ending, self._why_stopped = asyncio.Lock(), asyncio.Event(), ""
         self._next_reload: Gate | None = None  # requested, and not begun
@@ -125,33 +120,26 @@ class Daemon:
             lambda: self._shares.connections, lambda: self.memory.limit, self._new_number
         )
         self._handed = list[tuple[str, socket.socket]]()
-        offset = ClockOffset(clock.wall_clock_offset_ms())
-        self.broker = Broker(self.policies.of, self._make_log, offset, config.server.max_queues)
-        self.actions, self.damage = Actions(offset), DamageFound(offset)
-        self._loop = loop = asyncio.get_running_loop()
-        self.directory = directory_of(config, self._files)
-        self._heart = Heart(self.directory.beat, self.broker, clock.now_ms)
-        self.deletions = going = QueueDeletions(self.broker, self.directory, self._start_task)
-        self.files_gone, self.earlier_files_gone = going.gate, going.earlier_files_gone
-        self.turn = turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
+        self._loop = asyncio.get_running_loop()
         self.membership = Membership(member, self._close_door, say, self.shutdown)
-        turn.may_answer = self.may_answer = self.membership.gate
-        self.deletions.turn = turn
-        self.committer = turn.committer = Committer(
-            self._files, loop, turn.synced, turn.segment_ready, turn.shortage
-        )
-        self.schedules = turn.schedules = Schedules(self.broker, lambda: self.mode)
-        self.timetable = self.schedules.timetable
-        self.journal_jobs = turn.journal_jobs = JournalJobs(
-            self._files, loop, turn.read_back, turn.retire_segments, self.committer.remove,
-            turn.browse_read, turn.shortage, self._note_damage, turn.unix_ms,
+        self.may_answer = self.membership.gate
+        self._parts = parts = assemble(
+            self.policies, self._files, start_task=self._start_task, mode=lambda: self.mode,
+            note_damage=self._note_damage, may_answer=self.may_answer,
         )  # fmt: skip
+        self.broker, self.directory, self.turn = parts.broker, parts.directory, parts.turn
+        self.deletions, self.committer = parts.deletions, parts.committer
+        self.schedules, self.journal_jobs = parts.schedules, parts.journal_jobs
+        self.timetable = self.schedules.timetable
+        self.files_gone = self.deletions.gate
+        self.earlier_files_gone = self.deletions.earlier_files_gone
+        offset = self.broker.clock
+        self.actions, self.damage = Actions(offset), DamageFound(offset)
         self.start_read = self.journal_jobs.start_read
         self.logins = Logins(self.log_limit, clock.now_ms, self._start_task, self._wake)
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: ConnectionRoom = self.memory
         self._limit()
-        self.policies.belong_to(self.broker)
 
     @property
     def config(self) -> Config:
@@ -207,7 +195,7 @@ class Daemon:
                 raise
             tune_interpreter()
         self._take_signals()
-        for each in (self.membership.watch(), self._sweep().run(), self._heart.run()):
+        for each in (self.membership.watch(), self._sweep().run(), self._parts.heart.run()):
             self._start_task(each)
         broker, turn = self.broker, self.turn
         watch = DirectoryWatch(self.directory, broker, turn.files.written, turn.lose_all, turn.lose)
@@ -264,7 +252,7 @@ class Daemon:
             unix_ms = now_ms + self.broker.clock.offset_ms
             recover = wrap(self.directory.recover)
             found, sync_ms = await both(
-                lambda: recover(self.broker, self._dirty, now_ms, unix_ms),
+                lambda: recover(self.broker, self._parts.dirty, now_ms, unix_ms),
                 wrap(self.directory.measure_sync),
                 at_once=self.membership.is_fleet,  # several commits, none of which recovery needs
             )
@@ -328,7 +316,8 @@ class Daemon:
         self.turn.stop()
         try:
             if not self.membership.is_fenced:
-                await run_aside(partial(close_journals, self.broker, self._heart), CLOSE_SECONDS)
+                close = partial(close_journals, self.broker, self._parts.heart)
+                await run_aside(close, CLOSE_SECONDS)
         except TookTooLong:
             log.error("%s: the disk does not answer: not all is closed", self.directory.path)
         self.directory.unlock()
@@ -591,15 +580,3 @@ class Daemon:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    # -- queues -----------------------------------------------------------------------------
-
-    def _make_log(self, queue: Queue) -> Log:
-        if self.broker.refusal:
-            raise ServerError(self.broker.refusal)
-        if not queue.policy.durable:
-            return MemoryLog()
-        full = (each.no_room for each in self.committer.without_room if not each.is_reported)
-        if why := next(full, self.broker.no_new_queue):  # a queue without room: no new one has any
-            raise ServerError(why)
-        return self.directory.new_log(queue, self._dirty)

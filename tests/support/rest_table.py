@@ -275,8 +275,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.http_door.HttpDoor": {"new_number port": SETTING},
     "protocol.replies.Replies": {"counters": INSIDE},
     "server.exposure.Tls": {"context": SETTING},
-    "server.logins.WaitingLogins": {"_free": SETTING},
-    "server.logins.Logins": {
+    "server.connections.logins.WaitingLogins": {"_free": SETTING},
+    "server.connections.logins.Logins": {
         "users _key": SETTING,
         "_line": INSIDE,
         "failed": TOTAL,
@@ -307,6 +307,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_moved_bytes": "that came since it moved last",
     },
     "server.connections.memory.ConnectionMemory": {"limit": SETTING, "peak": TOTAL},
+    "server.assembly.ServerParts": {},
     "server.daemon.Daemon": {
         "mode server_id _lowered": SETTING,
         "lines": CACHE,
@@ -461,7 +462,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.children.Children operations.leasing.Leasing operations.storing.Storing
         operations.storing.Terms operations.streams.Appended operations.streams.StreamStore
         operations.streams.StreamWalk operations.streams.WrittenStream
-        server.logins.Attempt server.exposure.Exposed server.exposure.Unservable
+        server.connections.logins.Attempt server.exposure.Exposed server.exposure.Unservable
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
         operations.removal.Removal operations.rests.Rests operations.claiming.Claiming

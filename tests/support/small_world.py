@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from unittest import mock
 
 from kestrelpy.config.settings import Config
-from kestrelpy.server import logins
+from kestrelpy.server.connections import logins
 from kestrelpy.server.daemon import Daemon
 from tests.simulation.house import patched
 from tests.simulation.loop import Listener, SimLoop, Threads, Timeline

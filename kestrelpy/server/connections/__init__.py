@@ -1,12 +1,13 @@
-"""Sockets: one connection each, the memory they share, and the listening sockets."""
+"""Sockets: one connection each, its login, the memory they share, and the listening sockets."""
 
 from kestrelpy.server.connections.connection import Connection
 from kestrelpy.server.connections.listeners import CannotListen, Listeners
+from kestrelpy.server.connections.logins import Logins
 from kestrelpy.server.connections.memory import ConnectionMemory
 from kestrelpy.server.connections.revocation import Revocable, Revocation
 from kestrelpy.server.connections.sweep import ConnectionSweep
 
 __all__ = [
-    "CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners", "Revocable",
-    "Revocation",
+    "CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners", "Logins",
+    "Revocable", "Revocation",
 ]  # fmt: skip

@@ -58,7 +58,7 @@ def test_a_queue_of_the_messaging_api_is_that_of_its_project() -> None:
 async def test_no_route_answers_a_stranger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.logins.FAILURE_SECONDS", 0.0)
+    monkeypatch.setattr("kestrelpy.server.connections.logins.FAILURE_SECONDS", 0.0)
     async with web(tmp_path, USERS) as server:
         for method, path in every_route():
             if path in ("/ready", "/") or path.startswith("/page/"):

@@ -18,8 +18,9 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import Caller
 from kestrelpy.protocol import Conversation, LogLimit
-from kestrelpy.server import logins as logins_module
+from kestrelpy.server.connections import logins as logins_module
 from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.connections.logins import Attempt, Logins, WaitingLogins
 from kestrelpy.server.directory.beat import Heart
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.journals.committer import Committer
@@ -29,7 +30,6 @@ from kestrelpy.server.journals.open_journals import OpenJournals
 from kestrelpy.server.journals.read_back import ReadBack
 from kestrelpy.server.journals.read_cache import ReadCache
 from kestrelpy.server.journals.shortage import Shortage
-from kestrelpy.server.logins import Attempt, Logins, WaitingLogins
 from kestrelpy.server.queue_deletion import QueueDeletions
 from kestrelpy.server.shares import Shares
 from kestrelpy.server.turn import Turn

@@ -13,8 +13,8 @@ from kestrelpy.access import Role, hash_secret
 from kestrelpy.config import Config
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol import LogLimit
-from kestrelpy.server import logins as module
-from kestrelpy.server.logins import Logins
+from kestrelpy.server.connections import logins as module
+from kestrelpy.server.connections.logins import Logins
 
 HASH, OTHER = hash_secret(b"letmein"), hash_secret(b"other")
 
