@@ -52,7 +52,7 @@ def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class HandTimer:
-    """What `call_later` returns."""
+    """The result of `call_later`."""
 
     def __init__(self, loop: HandLoop, entry: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
         self._loop, self._entry = loop, entry
@@ -63,7 +63,7 @@ class HandTimer:
 
 
 class HandLoop:
-    """Collects what is to be called."""
+    """Collects calls, for a test to make."""
 
     def __init__(self) -> None:
         self.soon: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
@@ -232,7 +232,7 @@ class DiskHarness(ServerHarness):
         self.settled(self.log)
 
     def rest(self) -> None:
-        """Nothing is asked for until the journal has freed what it can do without."""
+        """Let the journal free unneeded disk space, while no client asks for anything."""
         idle = self.background.idle
         self.commit()
         self.settle()
@@ -290,7 +290,7 @@ class DiskHarness(ServerHarness):
     def _waited(
         self, look: Callable[[], T | None], dead: bool, leases: bool = True
     ) -> T | None:
-        """As a get does: what has to be read back is waited for."""
+        """Wait for items that have to be read back, as a get does."""
         for _ in range(_ROUNDS_MAX):
             found = look()
             if found is not None or not self.reader.is_busy(self.now_ms, dead, leases):

@@ -416,7 +416,7 @@ class ServerHarness:
         return moved or (self.reads and bool(self._observing))
 
     def _move(self) -> bool:
-        """Moves go on; did that bring anything?"""
+        """Take the next steps of transfers; return True if there were any."""
         moves = self.broker.moves
         taken = moves.advance(self.now_ms)
         self.said += moves.refusals
@@ -426,7 +426,7 @@ class ServerHarness:
         return bool(moves.take_over()) or moves.has_more or taken > 0
 
     def _feed(self) -> bool:
-        """What has to be read back is, at once; was there anything?"""
+        """Read back at once whatever is needed; return True if there was anything."""
         moved = False
         for reader in self.broker.take_to_read():
             backlog = reader.read_ahead
@@ -455,7 +455,7 @@ class ServerHarness:
         return moved
 
     def _serve_tokens(self) -> bool:
-        """Waiters for a lease by token may have waited for room alone; was one served?"""
+        """Serve waiters for a lease by token that waited only for room; return True if one was."""
         served = False
         for queue in self.broker.queues.values():
             # What nobody looks at must not be brought up to date by a look.
@@ -467,7 +467,7 @@ class ServerHarness:
         return served
 
     def _observe(self) -> bool:
-        """What observers asked for is read; was there anything?"""
+        """Read for the observers that asked; return True if there were any."""
         if not self.reads:
             return False
         works, self._observing = self._observing, []
@@ -477,7 +477,7 @@ class ServerHarness:
         return bool(works)
 
     def write(self) -> bool:
-        """One write of every journal that has something to write; was there one?"""
+        """Write each journal that has pending records; return True if there was one."""
         dirty = self.dirty[:]
         self.dirty.clear()
         for log in dirty:
@@ -503,7 +503,7 @@ class ServerHarness:
             log.mark()
 
     def sync(self) -> bool:
-        """One sync of every journal that was written to; was there one?"""
+        """Sync each journal that was written to; return True if there was one."""
         synced = False
         for queue in [*self.broker.logged, *self._removing]:
             log = queue.log

@@ -110,7 +110,7 @@ class TransferHarness(ServerHarness):
         return self.say(who, line.encode(), body)
 
     def _hear_out(self, who: str) -> None:
-        """What it was answered late is not the answer to what comes now."""
+        """Take late answers of this client, so that they do not answer its next request."""
         if who in self.clients:
             self.clients[who].take()
 
@@ -170,13 +170,13 @@ class TransferHarness(ServerHarness):
         return [n for n in self.disk.names(log.journal.folder) if n.endswith(".segment")]
 
     def write_queue(self, queue: str) -> None:
-        """What this one has to write is written, be it that nothing else is."""
+        """Write the journal of this queue, and no other one."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
         self.write_log(log)
 
     def sync_queue(self, queue: str) -> None:
-        """What this one has written is synced, be it that nothing else is."""
+        """Sync the journal of this queue, and no other one."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
         job = log.journal.begin_sync()
@@ -192,7 +192,7 @@ class TransferHarness(ServerHarness):
         return list(JournalView(self.disk, log.journal.folder, live=True).records())
 
     def is_at_rest(self, queue: str) -> bool:
-        """Is all that this one has said on disk?"""
+        """Return True if all records of this queue are on disk."""
         log = self.queue(queue).log
         return log.lsn_durable == log.lsn_appended
 
@@ -294,7 +294,7 @@ def settle_down(town: TransferHarness) -> None:
 
 
 def unmarked(body: bytes) -> bytes:
-    """Which item this is, however often it was handed off."""
+    """Return the first body of an item that was handed off any number of times."""
     return body.rstrip(MARK)
 
 
