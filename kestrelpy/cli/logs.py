@@ -20,7 +20,7 @@ from typing import Final, Literal
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _STDERR: Final = 2
 LINES_MAX: Final = 1000
-_FLUSH_SECONDS: Final = 1.0  # an end waits so long for a log that nobody reads
+_FLUSH_SECONDS: Final = 1.0  # the longest that an end waits for a log without a reader
 
 
 class TextLines(logging.Formatter):

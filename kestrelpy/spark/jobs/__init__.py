@@ -15,5 +15,8 @@
 
 An import of a job needs no pyspark; a run does.
 
-One rule: a job may be killed and run again; what it did before is neither lost nor done twice.
+Each job is a package, because spark-submit takes a file (`__main__.py`) and puts its folder in
+front of `sys.path`: in the folder of all jobs, `copy` would hide Python's module of that name.
+
+One rule: a job may be killed and run again; its earlier work is neither lost nor done twice.
 """

@@ -1,4 +1,4 @@
-"""Streams of queues: how far a query has read, what it reads next, and what it confirms."""
+"""Streams of queues: the place of a query, its next batch, and the items that it confirms."""
 
 from kestrelpy.spark.streaming.journals import Journals
 from kestrelpy.spark.streaming.live_queues import LiveQueues, read

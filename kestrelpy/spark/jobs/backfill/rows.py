@@ -197,7 +197,7 @@ def _lines(path: str, file: IO[bytes], form: str) -> Iterator[BackfillRow]:
 
 def _check_json(value: bytes, path: str, number: int) -> None:
     try:
-        msgspec.json.decode(value, type=msgspec.Raw)  # of any number: nobody counts with it here
+        msgspec.json.decode(value, type=msgspec.Raw)  # a number may have any size: none is computed
     except (msgspec.DecodeError, RecursionError) as error:
         why = "it is empty" if not value.strip() else f"it is no JSON ({error})"
         raise KestrelError(f"{path}, line {number}: {why}. Each line is one value.") from None
