@@ -207,15 +207,23 @@ class Tag(IntEnum):
 class TextRow(NamedTuple):
     """A text that a producer gives with an item. It decides nothing: it is stored as it is, moves
     with the item, and is shown to whoever reads the item.
+
+    `bytes_max` is the most that a producer may give by the doors that all texts have, and 0 for one
+    that has a door of its own.
     """
 
     name: str
     tag: Tag
+    bytes_max: int = 0
 
 
-# A new row needs a tag of its own from 128 on, and a line in FORMAT.md; no module names the text.
-ITEM_TEXTS: Final = (TextRow("client", Tag.CLIENT),)
+# The name is the option of a `set`, the fact in `stats`, the member in JSON, the header of HTTP
+# (`Item-Trace`) and the column of Spark. A new row needs a tag of its own from 128 on.
+ITEM_TEXTS: Final[tuple[TextRow, ...]] = (
+    TextRow("client", Tag.CLIENT),  # Zaqar's Client-ID
+)
 TEXT_TAGS: Final = tuple(sorted(row.tag for row in ITEM_TEXTS))
+SENT_TEXTS: Final = tuple(row for row in ITEM_TEXTS if row.bytes_max)
 TAGS: Final = {int(tag): tag for tag in Tag}  # quicker than asking the enumeration
 NUMBER_TAGS: Final = frozenset(
     {

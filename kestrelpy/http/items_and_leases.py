@@ -15,7 +15,7 @@ from base64 import b64encode
 from math import ceil
 from re import compile as pattern
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Meta
 from starlette.requests import Request
@@ -31,6 +31,7 @@ from kestrelpy.http.lease_taker import LeaseTaker, Taken
 from kestrelpy.http.models import (
     BYTES,
     IDEMPOTENCY_KEY,
+    TEXT_HEADERS,
     WHY,
     DryRun,
     Duplicate,
@@ -50,8 +51,9 @@ from kestrelpy.http.values import (
     is_true,
     prefers_raw,
     queue_name,
+    texts_of,
 )
-from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms, why_reused
+from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms, texts_shown, why_reused
 
 COUNT_MAX: Final = 100
 WAIT_MS_MAX: Final = 60_000
@@ -87,7 +89,7 @@ _QUEUE: Final = "/queues/{queue}"
         200: {"model": Duplicate, "description": "Its id was seen before."},
         422: {"description": WHY[422]},
     },
-    reads=request_parts(IDEMPOTENCY_KEY),
+    reads=request_parts(IDEMPOTENCY_KEY, *TEXT_HEADERS),
 )  # fmt: skip
 async def post_item(
     request: Request,
@@ -113,6 +115,7 @@ async def post_item(
     terms = Terms(
         flags=flags, expires_ms=lives_ms and unix_ms + lives_ms,
         key=_key_values(request), delay=_delay(delay, at), id=id_of(request, id_),
+        texts=texts_of(request),
     )  # fmt: skip
     storing = Storing(call.broker, call.host)
     storing.check_mode()
@@ -289,7 +292,7 @@ def _shown(taken: Taken, now_ms: int) -> list[dict[str, Any]]:
         {
             "token": lease.token, "id": lease.item.id, "attempts": lease.attempts,
             "flags": lease.item.flags, "lease_left_ms": left_ms(lease, now_ms),
-            **body_member(body),
+            **body_member(body), **texts_shown(lease.item.texts),
         }
         for lease, body in zip(taken.leases, taken.bodies, strict=True)
     ]  # fmt: skip
@@ -301,4 +304,7 @@ def _raw(taken: Taken) -> Response:
         "Lease-Token": str(lease.token), "Item-Id": str(lease.item.id),
         "Item-Attempts": str(lease.attempts), "Item-Flags": str(lease.item.flags),
     }  # fmt: skip
+    for name, text in texts_shown(lease.item.texts).items():
+        if text is not None:
+            headers[f"Item-{name.capitalize()}"] = quote(text)
     return Response(taken.bodies[0], 200, headers, _RAW)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
+from journal.format import SENT_TEXTS
 from kestrelpy.http.routing import Responses
 from kestrelpy.http.values import Truth
 
@@ -103,6 +104,15 @@ IDEMPOTENCY_KEY: Final = parameter(
 )
 
 
+# The texts of an item (`journal.format.kinds.ITEM_TEXTS`): as headers, and as members of an answer.
+TEXT_HEADERS: Final = tuple(
+    parameter(f"Item-{row.name.capitalize()}", {"type": "string", "maxLength": row.bytes_max},
+              f"The {row.name} of the item.", "header")
+    for row in SENT_TEXTS
+)  # fmt: skip
+TEXT_MEMBERS: Final[dict[str, Any]] = {row.name: (str | None, None) for row in SENT_TEXTS}
+
+
 # -- items and leases, streams and categories ---------------------------------------------------
 
 
@@ -129,7 +139,7 @@ class WouldEnd(Shape):
     is_dry_run: bool
 
 
-class LeasedItem(Shape):
+class _LeasedItem(Shape):
     """A lease and its item. The body is text, or else base64."""
 
     token: int
@@ -139,6 +149,12 @@ class LeasedItem(Shape):
     lease_left_ms: int
     body: str | None = None
     base64: str | None = None
+
+
+LeasedItem: Any = defstruct(
+    "LeasedItem", [(name, *member) for name, member in TEXT_MEMBERS.items()],
+    bases=(_LeasedItem,), namespace={"__doc__": _LeasedItem.__doc__},
+)  # fmt: skip
 
 
 class Leases(Shape):

@@ -19,10 +19,11 @@ from typing import Any, Final, Literal, NoReturn
 
 from starlette.requests import Request
 
+from journal.format import SENT_TEXTS, ItemTexts
 from kestrelpy.durations import parse_duration_ms, shown
 from kestrelpy.errors import ClientError
 from kestrelpy.http.answers import HttpError
-from kestrelpy.operations import check_name
+from kestrelpy.operations import check_name, texts_sent
 
 # A truth value of the query.
 Truth = Literal["", "true", "1", "false", "0"]
@@ -100,6 +101,15 @@ def id_of(request: Request, said: str) -> bytes:
     if said:
         raise HttpError(400, "id and the header Idempotency-Key are both there: say one of them")
     return key.encode("latin-1")
+
+
+def texts_of(request: Request) -> ItemTexts:
+    """Return the texts of what is stored, each from its header, such as Item-Trace; raise
+    ClientError."""
+    if not SENT_TEXTS:
+        return ()
+    said = ((row.name, request.headers.get(f"item-{row.name}")) for row in SENT_TEXTS)
+    return texts_sent({name: text.encode("latin-1") for name, text in said if text is not None})
 
 
 def whole(name: str, text: str, least: int, most: int) -> int:

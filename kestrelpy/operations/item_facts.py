@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote_from_bytes
 
-from journal.format import DeadEntry, in_words
+from journal.format import DeadEntry, ItemTexts, in_words
 from kestrelpy.core import (
     DELAYED,
     DONE,
@@ -85,6 +85,7 @@ class _Stored(NamedTuple):
     body_bytes: int
     key: bytes
     origin: bytes
+    texts: ItemTexts
 
 
 def check_assigned(queue: AnyQueue, id_: int) -> int:
@@ -185,6 +186,11 @@ class Inspection:
             reason=(death.reason or None) if death is not None else None,
         )
 
+    @staticmethod
+    def texts(stored: _Stored | None) -> ItemTexts:
+        """Return the texts of the item, given what `read` returned."""
+        return stored.texts if stored is not None else ()
+
     def _why(
         self, state: bytes, lease: Lease | None, death: DeadEntry | None, ahead: int, key: bytes,
         now_ms: int,
@@ -248,7 +254,8 @@ def death_facts(reader: Subscription, death: DeadEntry) -> DeathFacts:
 
 def _as_stored(item: Item) -> _Stored:
     origin = item.origin.name if item.origin is not None else b""
-    return _Stored(item.marker, item.stored_ms, item.expires_ms, item.size, item.key, origin)
+    return _Stored(item.marker, item.stored_ms, item.expires_ms, item.size, item.key, origin,
+                   item.texts)  # fmt: skip
 
 
 def _bytes(stored: _Stored | None, death: DeadEntry | None) -> int | None:

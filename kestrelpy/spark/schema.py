@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from journal.format import TABLE, UNNUMBERED
+from journal.format import SENT_TEXTS, TABLE, UNNUMBERED
 
 Mode = Literal["items", "events"]
 MODES: Final[tuple[Mode, ...]] = ("items", "events")
@@ -83,10 +83,13 @@ DEFAULT: Final[dict[Mode, tuple[Column, ...]]] = {
         "value binary"
     ),
 }
+_TEXTS: Final = tuple(Column(row.name, "string") for row in SENT_TEXTS)
 # Read only if a schema names them; those of items, except `keys`, only from journals.
 EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
-    "items": (_KEYS, *_columns("item bigint, generation bigint, bytes bigint, lsn bigint")),
-    "events": _columns(
+    "items": (
+        _KEYS, *_columns("item bigint, generation bigint, bytes bigint, lsn bigint"), *_TEXTS
+    ),
+    "events": _TEXTS + _columns(
         "item bigint, lsn bigint, reason string, generation bigint, flags bigint,"
         "expires timestamp, bytes bigint, key string, number bigint, journal string,"
         "origin string, of_generation bigint, target string, id string, scope string,"

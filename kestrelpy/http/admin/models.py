@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_typ
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
-from kestrelpy.http.models import Shape
+from kestrelpy.http.models import TEXT_MEMBERS, Shape
 from kestrelpy.operations import (
     ConnectionFacts,
     DamageFacts,
@@ -105,7 +105,7 @@ Held: Any = model_of(HeldItem, "HeldItem")
 Connection: Any = model_of(ConnectionFacts, "Connection", holds=(list[Held],))
 Item: Any = model_of(
     ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
-    body_bytes=(int | None, None),
+    body_bytes=(int | None, None), **TEXT_MEMBERS,
 )  # fmt: skip
 
 

@@ -119,14 +119,14 @@ class StoreLine:
     """The line of a `set`, `add`, `cas` or `replace`, before its body.
 
     `expected` is the version that the key must have; None if any will do. `is_plain` is True for a
-    set without an id and without a hand-off; it may have a key. `is_simple` is True for one with
+    set without an id, a hand-off and texts; it may have a key. `is_simple` is True for one with
     nothing but flags and a body: it may be stored together with others. `lifetime_ms` is an expiry
     in milliseconds from now, of a wire that has one: `expiry` is then its seconds (0: none).
     """
 
     __slots__ = (
         "declares", "epoch", "expected", "expiry", "flags", "form", "handoff", "id", "is_plain",
-        "is_simple", "key", "lifetime_ms", "noreply", "scope", "size", "target", "verb",
+        "is_simple", "key", "lifetime_ms", "noreply", "scope", "size", "target", "texts", "verb",
     )  # fmt: skip
 
     def __init__(
@@ -142,9 +142,9 @@ class StoreLine:
         self.expected = expected
         self.lifetime_ms = 0
         self.key = target.key
-        self.id, self.scope, self.epoch, _, self.handoff = target.once
+        self.id, self.scope, self.epoch, _, self.handoff, self.texts = target.once
         self.declares = "declare" in target.options
-        self.is_plain = verb == b"set" and not (self.id or self.handoff)
+        self.is_plain = verb == b"set" and not (self.id or self.handoff or self.texts)
         self.is_simple = (
             self.is_plain and not (self.key or self.declares or expiry or target.delay)
             and expected is None

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from journal.format import SENT_TEXTS
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
 from kestrelpy.operations import check_name, parent_of, readable
@@ -88,6 +89,12 @@ OPTIONS: Final = {
         "set, add, cas, replace and delete, for instance set jobs/id=4711 0 0 <bytes>"
     ),
     "scope": _condition("set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>"),
+    **{
+        row.name: _condition(
+            f"set, add, cas and replace, for instance set jobs/{row.name}=a 0 0 <bytes>"
+        )
+        for row in SENT_TEXTS
+    },
 }
 STORES: Final = frozenset(word for word, option in OPTIONS.items() if option.is_stored)
 _KNOWN: Final = sorted(OPTIONS)

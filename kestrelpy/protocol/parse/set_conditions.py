@@ -5,6 +5,7 @@
     set acc/key=A/expect=3                   if three items were written under A
     set done/confirm                         and confirm the item that this connection has open
     set done/confirm=jobs:1048577            and confirm the item of this token
+    set jobs/<name>=<text>                   with a text of `journal.format.kinds.ITEM_TEXTS`
 
 One rule: options that do not go together are refused with those that do.
 """
@@ -15,12 +16,14 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from journal.format import SENT_TEXTS, ItemTexts
 from kestrelpy.durations import shown
 from kestrelpy.errors import ClientError
-from kestrelpy.operations import check_name
+from kestrelpy.operations import check_name, texts_sent
 from kestrelpy.protocol.parse.option_values import MARKER_BELOW, TOKEN_BELOW
 
-WORDS: Final = frozenset({"id", "scope", "epoch", "expect", "confirm"})
+_TEXTS: Final = tuple(row.name for row in SENT_TEXTS)
+WORDS: Final = frozenset({"id", "scope", "epoch", "expect", "confirm", *_TEXTS})
 _DIGITS_MAX: Final = 16
 
 
@@ -39,6 +42,7 @@ class Once(NamedTuple):
     epoch: int = 0
     expected: int | None = None
     handoff: Handoff | None = None
+    texts: ItemTexts = ()
 
 
 NOTHING: Final = Once()
@@ -65,7 +69,8 @@ def parse_once(values: Mapping[str, str | None], raw: Mapping[str, bytes]) -> On
     if "confirm" in values:
         _, equals, value = raw["confirm"].partition(b"=")
         handoff = parse_handoff(value) if equals else Handoff(b"", 0)
-    return Once(id_, scope, epoch, expected, handoff)
+    texts = texts_sent({word: _text(word, raw) for word in _TEXTS if word in values})
+    return Once(id_, scope, epoch, expected, handoff, texts)
 
 
 def parse_whole(word: str, text: str | None) -> int:

@@ -284,7 +284,7 @@ class SetHandler:
             (
                 line.flags, _expires_ms(line, unix_ms) if line.expiry else 0, line.key,
                 line.target.delay, line.id, line.scope, line.epoch, _expected_version(line),
-                line.only_if_empty, origin, (), False,
+                line.only_if_empty, origin, line.texts, False,
             ),
         )  # fmt: skip
 

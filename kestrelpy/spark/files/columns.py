@@ -24,6 +24,7 @@ from journal.format import (
     ENDS,
     ENDS_DELIVERY,
     HEADER_BYTES,
+    SENT_TEXTS,
     WITH_TEXT,
     Kind,
     Tag,
@@ -275,6 +276,10 @@ def _text(pick: Callable[[Split], str | None]) -> Callable[[RecordSource], pa.Ar
     return lambda source: source.constant(pick(source.split), pa.string())
 
 
+def _tag_text(tag: Tag) -> Callable[[RecordSource], pa.Array]:
+    return lambda source: source.tagged(tag)
+
+
 _COMMON: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
     "server": _text(lambda split: split.server),
     "queue": _text(lambda split: split.queue),
@@ -289,6 +294,7 @@ _COMMON: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
     "lsn": lambda source: _numbers(source.headers.lsn),
     "generation": lambda source: source.constant(source.split.generation, pa.int64()),
     "bytes": lambda source: _numbers(*source.body_bytes),
+    **{row.name: _tag_text(row.tag) for row in SENT_TEXTS},
 }
 EVENT_COLUMNS: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
     **_COMMON,
