@@ -226,7 +226,7 @@ class Run:
     def _job(self, name: str, *words: str) -> dict[str, object]:
         """Run one job of `kestrelpy spark`; return its summary. Raises Failed."""
         summary = self.folder / f"{name}.json"
-        main = import_module(f"kestrelpy.spark.jobs.{name}.{name}").main
+        main = import_module(f"kestrelpy.spark.jobs.{name}").main
         self.say(f"{name} ...")
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
