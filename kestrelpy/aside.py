@@ -46,7 +46,8 @@ async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
 
     threading.Thread(target=run, name="kestrelpy-aside", daemon=True).start()
     try:
-        return await asyncio.wait_for(future, seconds)
+        async with asyncio.timeout(seconds):
+            return await future
     except TimeoutError:
         if future.done() and not future.cancelled():
             raise  # the work's own

@@ -318,7 +318,8 @@ class AsyncWorker:
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     # -- leases -----------------------------------------------------------------------------
 

@@ -86,7 +86,8 @@ class Membership:
                 self._said = standby.sentence
                 self._say(standby.sentence)
             try:
-                await asyncio.wait_for(ending.wait(), member.pause_s)
+                async with asyncio.timeout(member.pause_s):
+                    await ending.wait()
             except TimeoutError:
                 continue
         return False

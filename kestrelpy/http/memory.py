@@ -60,7 +60,8 @@ class HttpMemory:
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((share, size, future))
         try:
-            await asyncio.wait_for(asyncio.shield(future), ROOM_SECONDS)
+            async with asyncio.timeout(ROOM_SECONDS):
+                await future
         except TimeoutError:
             return False
         finally:

@@ -51,6 +51,7 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/unit/journal/format/test_format.py::test_the_drawing_of_the_frame": (
         "a compiled module has no docstring"
     ),
+    "tests/unit/operations/test_item_texts.py::test_one_row": _NO_SOURCES,
 }
 
 

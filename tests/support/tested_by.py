@@ -60,8 +60,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/fleet/test_doors.py: through each command that takes a data directory",
     "kestrelpy.cli.queues.commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
-    "kestrelpy.wire.async_connection":
-        "tests/process/client/test_async_worker.py: a worker is tested with its connections",
     "kestrelpy.client.connection": f"{_CLIENT}: a worker is tested with its connection",
     "kestrelpy.client.item": f"{_CLIENT}: an item is tested with the worker that has it",
     "kestrelpy.client.worker": f"{_CLIENT}: a worker is what the client's users see",

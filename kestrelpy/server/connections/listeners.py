@@ -184,7 +184,8 @@ async def _answers(path: Path) -> bool:
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.setblocking(False)
     try:
-        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, str(path)), 1)
+        async with asyncio.timeout(1):
+            await asyncio.get_running_loop().sock_connect(probe, str(path))
     except (ConnectionRefusedError, FileNotFoundError):
         return False
     except TimeoutError:

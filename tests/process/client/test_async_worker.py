@@ -259,13 +259,14 @@ async def test_an_item_is_asked_to_stop_at_its_limit(daemon: DaemonProcess, queu
 
 
 async def test_a_cancelled_run_gives_back_what_it_has(daemon: DaemonProcess, queue: str) -> None:
-    worker = worker_of(daemon, queue, items=2)
+    worker, handled = worker_of(daemon, queue, items=2), list[bytes]()
 
     async def handle(item: AsyncItem) -> None:
+        handled.append(item.body)
         await asyncio.sleep(60)
 
     running = asyncio.create_task(worker.run(handle))
-    await until(lambda: counts(daemon, queue)["open_transactions"] == 2)
+    await until(lambda: len(handled) == 2)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
