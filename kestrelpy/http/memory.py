@@ -63,7 +63,7 @@ class HttpMemory:
             async with asyncio.timeout(ROOM_SECONDS):
                 await future
         except TimeoutError:
-            return False
+            return not future.cancelled()  # the room came at the same moment
         finally:
             future.cancel()  # `free` passes over it
         return True

@@ -22,6 +22,25 @@ def _times_out() -> None:
     raise TimeoutError("the work's own")
 
 
+async def test_a_result_that_comes_with_the_end_of_its_time_comes_back() -> None:
+    gate, left = threading.Event(), threading.Event()
+
+    def work() -> int:
+        gate.wait()
+        return 7
+
+    def meet() -> None:
+        """Hold the loop until both the result and the end of the time are there."""
+        gate.set()
+        left.wait(0.05)
+
+    running = asyncio.create_task(run_aside(work, 0.01))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(meet)
+
+    assert await running == 7
+
+
 async def test_work_that_does_not_end_is_left_behind_on_a_thread_of_no_weight() -> None:
     gate, found = threading.Event(), list[threading.Thread]()
 
