@@ -712,7 +712,7 @@ class Ledger:
                 self.streams[book.name].is_void = True
             if how == "power" or self.has_faults:  # on a full disk it may stand in no record
                 for thing in book.things.values():
-                    thing.put_off_us = 0
+                    thing.put_off_us = thing.sure_ends = 0
             loans.end_life(how, self._now(), kept)
         self.hands.end_life(self._now())
         self.kids.end_life(how)

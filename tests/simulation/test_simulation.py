@@ -23,6 +23,7 @@ import pytest
 
 from journal.compaction import reclaim
 from kestrelpy.server.journals import idle_journals
+from tests.simulation import simulation
 from tests.simulation.simulation import Simulation
 from tests.support.soak import Soak
 
@@ -65,6 +66,8 @@ def test_every_promise_is_kept_while_idle_journals_free_their_disk_all_the_time(
     monkeypatch.setattr(reclaim, "QUIET_MS", 300)
     monkeypatch.setattr(reclaim, "RESERVE_BYTES", 3000)
     monkeypatch.setattr(idle_journals, "STEP_SECONDS", 0.01)
+    # An idle journal is looked at after 0.3 s and trimmed in steps of 10 ms, at rest as well.
+    monkeypatch.setattr(simulation, "TURNS_ASLEEP_MAX", 400)
     for seed in range(10):
         run(seed)
 
