@@ -1,7 +1,7 @@
 """HTTP: batches, claims, observers, streams and administration, on the daemon's own loop."""
 
-from kestrelpy.http.app import open_door
-from kestrelpy.http.door import Admission, Door, HttpConnection
+from kestrelpy.http.app import open_listener
+from kestrelpy.http.listener import Admission, HttpConnection, HttpListener
 from kestrelpy.http.ports import HttpHost
 
-__all__ = ["Admission", "Door", "HttpConnection", "HttpHost", "open_door"]
+__all__ = ["Admission", "HttpConnection", "HttpHost", "HttpListener", "open_listener"]

@@ -18,8 +18,8 @@ import kestrelpy
 from kestrelpy.errors import Refused
 from kestrelpy.http import admin, docs, items_and_leases, live, metrics, page, streams, zaqar
 from kestrelpy.http.answers import JSON, HttpError, error_body, refused
-from kestrelpy.http.door import Admission, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
+from kestrelpy.http.listener import Admission, HttpListener, Receive, Scope, Send
 from kestrelpy.http.models import Error
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.http.routing import Route, Router, described
@@ -60,8 +60,10 @@ class Shared(NamedTuple):
         self.scrapes.close()
 
 
-def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
-    """Return the door of this server, which does not listen yet."""
+def open_listener(
+    host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]
+) -> HttpListener:
+    """Return the listener of this server, which does not listen yet."""
     shared = Shared(admin.Jobs(), metrics.Scrapes(), admin.Readiness(), live.Live(host))
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +72,7 @@ def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str
         await response(scope, cast(Any, receive), cast(Any, send))
 
     guard = Guard(of_this_server, host, allowed_hosts, body_bytes_max, allowed_methods)
-    return Door(guard, admission, shared.live.open, shared.close)
+    return HttpListener(guard, admission, shared.live.open, shared.close)
 
 
 @cache

@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from kestrelpy.http.access import CHALLENGE, is_open, user_of
 from kestrelpy.http.answers import JSON, MISTAKE, SAFETY_HEADERS, HttpError, error_body
 from kestrelpy.http.call import Call, Gone
-from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
+from kestrelpy.http.listener import App, HttpConnection, Receive, Scope, Send
 from kestrelpy.http.page import standby_page
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.write_at_once import write_at_once

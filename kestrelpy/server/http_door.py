@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kestrelpy.server.connections import CannotListen, Revocable
 
 if TYPE_CHECKING:
-    from kestrelpy.http import Door, HttpConnection, HttpHost
+    from kestrelpy.http import HttpConnection, HttpHost, HttpListener
 
 # HTTP may have at most this part of the connections, and of the memory for connections.
 _PART: Final = 4
@@ -31,7 +31,7 @@ class HttpDoor:
         self._allowance = allowance
         self._memory = memory
         self.new_number = new_number
-        self._door: Door | None = None
+        self._door: HttpListener | None = None
         self.connections = 0
         self.port: int | None = None  # None: it does not listen
 
@@ -40,9 +40,9 @@ class HttpDoor:
         tls: ssl.SSLContext | None = None,
     ) -> list[str]:  # fmt: skip
         """Listen; return a line for each address. Raise CannotListen."""
-        from kestrelpy.http import open_door
+        from kestrelpy.http import open_listener
 
-        door = open_door(host, self, frozenset(allowed_hosts))
+        door = open_listener(host, self, frozenset(allowed_hosts))
         try:
             names = await door.listen(address, port, tls)
         except OSError as error:

@@ -21,7 +21,7 @@ from journal import patience
 from kestrelpy import aside
 from kestrelpy.config.settings import Config
 from kestrelpy.http.call import Call
-from kestrelpy.http.door import HttpConnection
+from kestrelpy.http.listener import HttpConnection
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock, daemon, exposure
 from kestrelpy.server.connections.connection import Connection

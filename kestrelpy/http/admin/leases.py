@@ -76,7 +76,7 @@ async def renew_lease(
 
     await call.until(await call.with_room(renew))
     note(call, "renew lease", found.name, 1, f"item {held.item.id}, {lease}")
-    return _told(held, _UNTOLD)
+    return _answer(held, _UNTOLD)
 
 
 @router.delete("/queues/{queue}/leases/{number}", summary="End a lease",
@@ -104,7 +104,7 @@ async def end_lease(
     held = _lease(found, number, by, began_ms, now_ms)
     holder, is_by_token, id_ = held.holder.name, held.by_token, held.item.id
     if is_dry_run(request, dry_run):
-        return _told(held, _BY_TOKEN if is_by_token else _BY_CONNECTION, is_dry_run=True)
+        return _answer(held, _BY_TOKEN if is_by_token else _BY_CONNECTION, is_dry_run=True)
     if bury is not None:
         rests = LeaseEnd.revoke(found, held, now_ms, why, buries=True)
     else:
@@ -112,7 +112,7 @@ async def end_lease(
     await call.until(rests)
     action = "end lease" if bury is None else "bury leased"
     note(call, action, found.name, 1, f"item {id_} of {holder}")
-    return _told(held, _BY_TOKEN if is_by_token else _BY_CONNECTION)
+    return _answer(held, _BY_TOKEN if is_by_token else _BY_CONNECTION)
 
 
 def _lease(queue: AnyQueue, number: int, by: str, began_ms: int, now_ms: int) -> Lease:
@@ -131,5 +131,5 @@ def _lease(queue: AnyQueue, number: int, by: str, began_ms: int, now_ms: int) ->
     return found
 
 
-def _told(lease: Lease, told: str, *, is_dry_run: bool = False) -> Response:
-    return counted(1, is_dry_run, item=lease.item.id, holder=lease.holder.name, told=told)
+def _answer(lease: Lease, notice: str, *, is_dry_run: bool = False) -> Response:
+    return counted(1, is_dry_run, item=lease.item.id, holder=lease.holder.name, told=notice)

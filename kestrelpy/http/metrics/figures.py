@@ -73,10 +73,10 @@ def _series() -> dict[str, tuple[str, MetricSeries]]:
     """Return by column the fact and the series: first those that only grow, then the others."""
     marked = series_of(QueueFacts) | series_of(MetricFacts)
     found = {series.column or fact: (fact, series) for fact, series in marked.items()}
-    return dict(sorted(found.items(), key=lambda each: _order(each[1][1])))
+    return dict(sorted(found.items(), key=lambda each: _sort_key(each[1][1])))
 
 
-def _order(series: MetricSeries) -> tuple[bool, int]:
+def _sort_key(series: MetricSeries) -> tuple[bool, int]:
     return not series.is_counter, series.place
 
 

@@ -30,7 +30,7 @@ from starlette.responses import Response
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
-from kestrelpy.http.door import Scope
+from kestrelpy.http.listener import Scope
 from kestrelpy.http.routing.sentences import allowed, meant, of_msgspec, struct_of, worded
 from kestrelpy.http.values import is_true, refuse_unclear
 

@@ -306,7 +306,7 @@ _STATUS: Final = {
 }  # fmt: skip
 
 
-class Door:
+class HttpListener:
     """The listener, and all of its connections."""
 
     def __init__(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.http import door
+from kestrelpy.http import listener
 from tests.support.http_client import web
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
@@ -64,7 +64,7 @@ async def test_fields_after_a_body_are_no_headers(
 async def test_a_head_or_a_body_that_does_not_come_ends_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "PATIENCE_SECONDS", 0.2)
     async with web(tmp_path) as server:
         assert (await server.raw(HEAD)).startswith(b"HTTP/1.1 408 ")
         begun = b"POST /queues/a/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"
@@ -97,7 +97,7 @@ async def test_a_server_that_stops_ends_waits_and_answers_them(tmp_path: Path) -
 async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "STALL_SECONDS", 0.2)
     async with web(tmp_path) as server:
         for _ in range(4):
             await server.client.post("/streams/long-1", content=b"x" * (1 << 20))
