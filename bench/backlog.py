@@ -72,8 +72,8 @@ def _rates(
     for number in range(rounds):
         ordered = turns if number % 2 == 0 else turns[::-1]
         for daemon in ordered:
-            full.settle()
-            small.settle()
+            full.wait_until_steady()
+            small.wait_until_steady()
             queue = "backlog" if daemon is full else "empty"
             done = bench.load(
                 "memcache-set", daemon.port, queue, seconds=seconds, body_bytes=body_bytes, seed=2
@@ -86,8 +86,8 @@ def _rates(
                 )  # fmt: skip
         bench.load("memcache-set", small.port, "fits", ops=drained, body_bytes=body_bytes)
         for daemon in ordered:
-            full.settle()
-            small.settle()
+            full.wait_until_steady()
+            small.wait_until_steady()
             queue = "backlog" if daemon is full else "fits"
             done = bench.load(
                 "memcache-consume", daemon.port, queue, ops=drained, body_bytes=body_bytes

@@ -23,8 +23,8 @@ START_LIMIT_S = 1800.0  # ten million items replayed one by one
 STOP_LIMIT_S = 120.0
 ANSWER_LIMIT_S = 120.0
 POLL_S = 0.002
-SETTLE_S = 0.3
-SETTLE_LIMIT_S = 30.0
+STEADY_S = 0.3
+STEADY_LIMIT_S = 30.0
 TAIL_CHARACTERS = 500
 
 
@@ -130,12 +130,12 @@ class Daemon:
         """The size of its largest segment."""
         return max((b for name, b in self._files() if ".segment" in name), default=0)
 
-    def settle(self) -> None:
+    def wait_until_steady(self) -> None:
         """Wait until its files are as they were a moment ago: no segment is being prepared."""
-        deadline = time.monotonic() + SETTLE_LIMIT_S
+        deadline = time.monotonic() + STEADY_LIMIT_S
         before, now = -1, self.disk_bytes()
         while before != now and time.monotonic() < deadline:
-            time.sleep(SETTLE_S)
+            time.sleep(STEADY_S)
             before, now = now, self.disk_bytes()
 
     def _files(self) -> list[tuple[str, int]]:

@@ -53,7 +53,7 @@ def delayed(bench: Bench) -> list[Figure]:
         counted = int(line.stats(b"jobs")["delayed"])
         if counted != many:
             raise ServerFailed(f"{counted} delayed, and not {many}")
-        daemon.settle()
+        daemon.wait_until_steady()
         each = (daemon.memory_bytes() - before) / many
         bench.say(f"{where}: stored at {stored:,.0f}/s")
         late_ms, sets = _lateness(daemon, line, seconds)

@@ -60,7 +60,7 @@ def _disk(bench: Bench) -> list[Figure]:
             line = daemon.connect()
             _name(line, "orders", children)
             bench.load("memcache-set", daemon.port, "orders", ops=count, in_flight=AT_ONCE)
-            daemon.settle()
+            daemon.wait_until_steady()
             for number in range(children):
                 waits = line.ask(b"get orders+c%d/peek\r\n" % number)
                 if not waits.startswith(b"VALUE "):

@@ -43,7 +43,7 @@ from bench.fanout import fanout
 from bench.figures import Figure, as_json, markdown
 from bench.handoff import handoff
 from bench.keys import keys
-from bench.lent import lent
+from bench.leased import leased
 from bench.loadgen import LoadFailed
 from bench.observers import observers
 from bench.once import once
@@ -63,7 +63,7 @@ BACKLOG: dict[str, Scenario] = {
     "curve": curve,
     "stuck": stuck,
     "queues": queues,
-    "lent": lent,
+    "lent": leased,
     "tokens": tokens,
     "delayed": delayed,
     "keys": keys,

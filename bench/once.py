@@ -86,7 +86,7 @@ def _anew(daemon: Daemon, line: Line, queue: bytes) -> Line:
     """Its items are gone, and the process is another one: what is left is what it remembers."""
     line.ask(b"flush %b\r\n" % queue)
     line.close()
-    daemon.settle()
+    daemon.wait_until_steady()
     daemon.stop()
     daemon.start()
     return daemon.connect()

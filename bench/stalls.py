@@ -133,7 +133,7 @@ def stall(bench: Bench, operation: Operation) -> list[Figure]:
 
 
 def _round(stage: Stage, operation: Operation) -> Round:
-    stage.daemon.settle()
+    stage.daemon.wait_until_steady()
     with Probe(stage.daemon.port) as probe:
         rested = time.monotonic()
         time.sleep(IDLE_S)

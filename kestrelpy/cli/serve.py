@@ -74,7 +74,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
 
     supervisor = Supervisor(os.environ)
 
-    between = _BetweenLives()
+    between = _BetweenDaemons()
 
     async def live() -> bool:
         """Run one daemon; return whether another is to begin in its place."""
@@ -129,7 +129,7 @@ def hash_secret() -> None:
     print(form_of(secret))
 
 
-class _BetweenLives:
+class _BetweenDaemons:
     """The signals that come when one daemon has ended and the next one has not begun."""
 
     def __init__(self) -> None:

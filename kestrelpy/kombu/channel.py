@@ -149,7 +149,7 @@ class Channel(virtual.Channel):
             if arguments.get("x-expires"):
                 self._going[queue] = Going(settings, int(arguments["x-expires"]) / 2000, 0.0)
 
-    def _settle(self, queue: str) -> None:
+    def _declare_settings(self, queue: str) -> None:
         """Give a queue the settings that its arguments mean, before its first use. If the daemon
         refuses them, each use is refused: the queue would not be the one that was asked for."""
         settings, going = self._settings.get(queue), self._going.get(queue)
@@ -176,7 +176,7 @@ class Channel(virtual.Channel):
         """Bind a queue to an exchange; it gets its settings."""
         super().queue_bind(queue, exchange, *more, **options)
         if exchange is not None and not self._is_fanout(exchange):
-            self._settle(queue)  # also if it was bound before
+            self._declare_settings(queue)  # also if it was bound before
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         if self._is_fanout(exchange):
@@ -200,7 +200,7 @@ class Channel(virtual.Channel):
         """Publish a message; return when it is stored."""
         refuse_priority(message)
         if reply_to := (message.get("properties") or {}).get("reply_to"):
-            self._settle(reply_to)  # its worker would make it without its settings
+            self._declare_settings(reply_to)  # its worker would make it without its settings
         self._inplace_augment_message(message, exchange, routing_key)
         if exchange and self._is_fanout(exchange):
             self._put_fanout(exchange, message, routing_key)
@@ -225,7 +225,7 @@ class Channel(virtual.Channel):
         raise self.connection.undeliverable(exchange, routing_key)
 
     def _put(self, queue: str, message: Mapping[str, Any], **options: object) -> None:
-        self._settle(queue)
+        self._declare_settings(queue)
         now = time.time()
         due = due_seconds(message, now)
         self.connection.store(
@@ -260,7 +260,7 @@ class Channel(virtual.Channel):
     ) -> None:
         """Deliver the messages of a queue, from `drain_events`."""
         super().basic_consume(queue, no_ack, callback, consumer_tag, **options)
-        self._settle(queue)
+        self._declare_settings(queue)
         for name in self._names(queue):
             self.fetchers.append(self.connection.fetcher(queue, name, no_ack))
         self.connection.wake()
@@ -278,7 +278,7 @@ class Channel(virtual.Channel):
 
     def basic_get(self, queue: str, no_ack: bool = False, **options: object) -> Any:
         """Return the next message of a queue, or None."""
-        self._settle(queue)
+        self._declare_settings(queue)
         for name in self._names(queue):
             found = self.connection.open_now(name)
             if found is None:

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.offsets import Mark, MarkerRange, range_of
+from kestrelpy.spark.offsets import MarkerRange, Offset, range_of
 from kestrelpy.spark.options import Options
 
 log = logging.getLogger("kestrelpy.spark")
@@ -86,23 +86,24 @@ def range_in(
 
     A starting marker below the earliest means the earliest: confirmed items are no loss.
     """
-    starting, ending = marks_in(options, names, queue, latest)
+    starting, ending = offsets_in(options, names, queue, latest)
     return range_of(starting, ending, earliest, latest)
 
 
-def marks_in(
+def offsets_in(
     options: Options, names: tuple[str, ...], queue: str, latest: int | None
-) -> tuple[Mark, Mark]:
+) -> tuple[Offset, Offset]:
     """Return where the read of a queue begins and ends; `latest` None: it is not known.
 
     Raises KestrelError for a marker beyond the latest, and for an end before the begin.
     """
     found = {option: offsets.of(names, queue) for option, offsets in options.markers.items()}
-    for option, mark in found.items():
-        if isinstance(mark, int) and latest is not None and mark > latest:
+    for option, offset in found.items():
+        if isinstance(offset, int) and latest is not None and offset > latest:
             text = (
-                f"Option {option} says {mark} for the queue {queue} of {names[0]}, and its latest "
-                f"marker is {latest}: it has an older state, or the number is another queue's."
+                f"Option {option} says {offset} for the queue {queue} of {names[0]}, and its "
+                f"latest marker is {latest}: it has an older state, or the number is another "
+                f"queue's."
             )
             if options.fail_on_data_loss:
                 raise KestrelError(

@@ -23,7 +23,7 @@ from typing import Final, Literal, Protocol, TypeVar
 from kestrelpy.durations import shown
 
 _S = TypeVar("_S", bound="Sized")
-Mark = int | Literal["earliest", "latest"]
+Offset = int | Literal["earliest", "latest"]
 _MARKER_MAX: Final = 2**53 - 1
 _FORM: Final = (
     'say earliest, latest, or {"host:port": {"queue": marker}} with a marker, "earliest" or '
@@ -48,10 +48,10 @@ class Address:
 class Offsets:
     """A place in every queue: one word for all queues, except those with a place of their own."""
 
-    everywhere: Mark
-    named: Mapping[str, Mapping[str, Mark]] = field(default_factory=dict)
+    everywhere: Offset
+    named: Mapping[str, Mapping[str, Offset]] = field(default_factory=dict)
 
-    def of(self, names: tuple[str, ...], queue: str) -> Mark:
+    def of(self, names: tuple[str, ...], queue: str) -> Offset:
         """Return the place in a queue of the server with any of these names."""
         for name in names:
             queues = self.named.get(name)
@@ -89,7 +89,7 @@ class MarkerRange:
         return [MarkerRange(a, b) for a, b in pairwise(cuts)]
 
 
-def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> MarkerRange:
+def range_of(starting: Offset, ending: Offset, earliest: int, latest: int) -> MarkerRange:
     """Return the range between two places in a queue with the markers `earliest` to `latest`.
 
     A starting number below the earliest means the earliest: confirmed items are not a loss. A
@@ -100,10 +100,10 @@ def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> Marker
     return MarkerRange(after, max(min(_number(ending, floor, latest), latest), after))
 
 
-def _number(mark: Mark, floor: int, latest: int) -> int:
-    if isinstance(mark, int):
-        return mark
-    return floor if mark == "earliest" else latest
+def _number(offset: Offset, floor: int, latest: int) -> int:
+    if isinstance(offset, int):
+        return offset
+    return floor if offset == "earliest" else latest
 
 
 class Sized(Protocol):
@@ -160,7 +160,7 @@ def parse_ending(text: str) -> Offsets:
     return _parsed(text, "latest")
 
 
-def _parsed(text: str, unnamed: Mark) -> Offsets:
+def _parsed(text: str, unnamed: Offset) -> Offsets:
     if text.lower() in ("earliest", "latest"):
         return EARLIEST if text.lower() == "earliest" else LATEST
     try:
@@ -171,10 +171,10 @@ def _parsed(text: str, unnamed: Mark) -> Offsets:
         raise ValueError(f"{shown(text)} is not a place in a queue; {_FORM}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{shown(text)} is not a place in a queue; {_FORM}")
-    named: dict[str, dict[str, Mark]] = {}
+    named: dict[str, dict[str, Offset]] = {}
     for server, queues in found.items():
         each = queues if isinstance(queues, dict) else {"*": queues}
-        named[server] = {queue: _mark(mark, server, queue) for queue, mark in each.items()}
+        named[server] = {queue: _offset(value, server, queue) for queue, value in each.items()}
     return Offsets(unnamed, named)
 
 
@@ -195,7 +195,7 @@ def format_offsets(markers: Mapping[str, Mapping[str, int]]) -> str:
     return json.dumps({server: dict(queues) for server, queues in markers.items()}, sort_keys=True)
 
 
-def _mark(value: object, server: str, queue: str) -> Mark:
+def _offset(value: object, server: str, queue: str) -> Offset:
     if value == "earliest":
         return "earliest"
     if value == "latest":

@@ -92,7 +92,7 @@ class KestrelReader(DataSourceReader):
 
                 yield from journals.read(partition.parts, self.selection, self.options)
             # Else it is Spark's own empty partition: the plan is empty.
-        keep_imports()
+        freeze_imports()
 
     def _read_live(self, partition: LivePartition) -> Iterator[pa.RecordBatch]:
         from kestrelpy.spark.live import batch_of
@@ -189,7 +189,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @cache
-def keep_imports() -> None:
+def freeze_imports() -> None:
     """Leave the modules of a worker out of the garbage collection that Spark runs after each task.
 
     It examined them all, which took as long as reading 20 MiB of a journal.

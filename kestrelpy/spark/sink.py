@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 )
 
 from kestrelpy.spark.errors import KestrelError, one_sentence
-from kestrelpy.spark.reader import keep_imports
+from kestrelpy.spark.reader import freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ class KestrelWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StoredRows:
         """Write the rows of one task."""
         with one_sentence():
-            if self.run is not None and not self.options.scope and _told(_BATCH):
+            if self.run is not None and not self.options.scope and _local_property(_BATCH):
                 raise KestrelError(
                     "A write inside foreachBatch needs a scope and an epoch, so that a repeated "
                     "batch stores nothing twice. Say .option('scope', 'a name of this write') and "
@@ -101,7 +101,7 @@ class KestrelStreamWriter(DataSourceStreamArrowWriter):
 
         if self.options.ids == "none":
             return None
-        scope, batch = self.options.scope or _told(_QUERY), _told(_BATCH)
+        scope, batch = self.options.scope or _local_property(_QUERY), _local_property(_BATCH)
         if not scope or not batch:
             raise KestrelError(
                 "Spark does not tell this task which query and batch it belongs to, so rows cannot "
@@ -134,7 +134,7 @@ def _write(
                 compared.add(request)
         for lane in lanes:
             lane.finish()
-        keep_imports()
+        freeze_imports()
         return StoredRows(
             {lane.server: lane.stored for lane in lanes}, sum(lane.repeated for lane in lanes),
             compared.count, tuple(compared.names),
@@ -175,7 +175,7 @@ def _report(
             ) from None
 
 
-def _told(name: str) -> str:
+def _local_property(name: str) -> str:
     """Return what Spark tells the tasks of a streaming query under this name; empty: nothing."""
     context = TaskContext.get()
     return (context.getLocalProperty(name) or "") if context is not None else ""

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.live import batch_of
-from kestrelpy.spark.reader import JournalPartition, LivePartition, keep_imports
+from kestrelpy.spark.reader import JournalPartition, LivePartition, freeze_imports
 from kestrelpy.spark.streaming import (
     BatchLimits,
     Journals,
@@ -127,7 +127,7 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 batch = batch_of(part, values, self.selection, self.options)
                 if batch is not None:
                     yield batch
-        keep_imports()
+        freeze_imports()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Confirm what is committed, if `latestOffset` has not done so."""

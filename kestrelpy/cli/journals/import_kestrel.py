@@ -220,7 +220,7 @@ def _refusal(disk: Files, source: str, journal: JournalFiles, name: bytes) -> st
     return ""
 
 
-def _file_pieces(disk: Files, source: str, journal: JournalFiles) -> list[FilePiece]:
+def _sized_files(disk: Files, source: str, journal: JournalFiles) -> list[FilePiece]:
     return [FilePiece(name, disk.size(os.path.join(source, name))) for name in journal.files]
 
 
@@ -274,7 +274,7 @@ def _contents(disk: Files, source: str, family: _Family) -> dict[str, int]:
     return {
         piece.name: piece.size
         for journal, _, _ in family.members
-        for piece in _file_pieces(disk, source, journal)
+        for piece in _sized_files(disk, source, journal)
     }
 
 
@@ -309,7 +309,7 @@ def _replayed(
     disk: Files, source: str, journal: JournalFiles, made: Imported, watching: Watching, passes: int
 ) -> JournalSource:
     """Replay a queue's files; name their damage."""
-    pieces = _file_pieces(disk, source, journal)
+    pieces = _sized_files(disk, source, journal)
 
     def read(name: str, offset: int, size: int) -> bytes:
         path = os.path.join(source, name)

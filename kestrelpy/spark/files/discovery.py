@@ -1,12 +1,13 @@
 """Find journals under paths and globs: folders, archives and backups.
 
-    data directory, backup    <queue>.<generation>/0000000001.segment   one place for each folder
-    a journal's folder        0000000001.segment, ...snapshot           one place
-    an archive                <queue>.<generation>.0000000001.segment   one place for each journal
+    data directory, backup    <queue>.<generation>/0000000001.segment   one location a folder
+    a journal's folder        0000000001.segment, ...snapshot           one location
+    an archive                <queue>.<generation>.0000000001.segment   one location a journal
 
-`journal.recovery.chain` reads a place as a folder with one journal in it, whatever the names of its
-files. Places with files of one journal are a group, which has the best copy of each segment. Copies
-have the same first bytes; a file with the same number and other first bytes is of another history.
+`journal.recovery.chain` reads a location as a folder with one journal in it, whatever the names of
+its files. Locations with files of one journal are a group, which has the best copy of each segment.
+Copies have the same first bytes; a file with the same number and other first bytes is of another
+history.
 
     /a/jobs.1     1  2  3        /archive   1  2          one journal, each segment once
     /b/jobs.1     1  2  3'                                3' is no copy of 3: not mixed in
@@ -58,7 +59,7 @@ class Problem:
     is_loss: bool = True
 
 
-class JournalPlace:
+class JournalLocation:
     """The files of one journal, by the names that they have in a journal's folder.
 
     It reads like `journal.files.Files`, and writes nothing.
@@ -91,7 +92,7 @@ class JournalPlace:
         return front[:size]
 
     def real(self, path: str) -> str:
-        """Return the path of a file of this place."""
+        """Return the path of a file of this location."""
         return self.paths.get(os.path.basename(path), path)
 
     def chain(self) -> Chain:
@@ -104,9 +105,9 @@ class JournalPlace:
 
 @dataclass(slots=True)
 class FoundSegment:
-    """One segment of a place. `header`: its first bytes, the same in every copy."""
+    """One segment of a location. `header`: its first bytes, the same in every copy."""
 
-    place: JournalPlace
+    location: JournalLocation
     file: SegmentFile
     path: str
     header: bytes
@@ -129,9 +130,9 @@ class FoundSegment:
 
 @dataclass(slots=True)
 class Contents:
-    """The files at one place: `segments` by number, also those that a compacted one replaces."""
+    """The files at one location: `segments` by number, also those that a compacted one replaces."""
 
-    place: JournalPlace
+    location: JournalLocation
     chain: Chain
     segments: list[FoundSegment]
     damages: list[Damage]
@@ -140,21 +141,21 @@ class Contents:
     def lsn_known(self) -> int:
         """Records up to here may have been reclaimed."""
         known = self.chain.snapshot.lsn if self.chain.snapshot is not None else 0
-        if self.place.is_archive:  # archived items have ended, and that is on disk
+        if self.location.is_archive:  # archived items have ended, and that is on disk
             known = max([known, *(f.file.lsn_first - 1 for f in self.segments)])
             known = max([known, *(f.footer.lsn - 1 for f in self.segments if f.footer)])
         return known
 
 
 def discover(files: Files, paths: Sequence[str]) -> tuple[list[Contents], list[Problem]]:
-    """Return the places under these paths, each once. Raises JournalError if there is none."""
+    """Return the locations under these paths, each once. Raises JournalError if there is none."""
     problems: list[Problem] = []
     contents: list[Contents] = []
-    for place in _find_places(files, paths, problems):
+    for location in _find_journals(files, paths, problems):
         try:
-            found = _read_place(files, place)
+            found = _read_location(files, location)
         except OSError as error:
-            where = error.filename or place.folder
+            where = error.filename or location.folder
             problems.append(Problem(f"{where}: cannot be read: {error.strerror or error}"))
             continue
         except NewerFormat as error:
@@ -170,19 +171,21 @@ def expand(path: str) -> list[str]:
     return sorted(glob.glob(path)) if _MAGIC.search(path) else [path]
 
 
-def _find_places(files: Files, paths: Sequence[str], problems: list[Problem]) -> list[JournalPlace]:
-    places: list[JournalPlace] = []
+def _find_journals(
+    files: Files, paths: Sequence[str], problems: list[Problem]
+) -> list[JournalLocation]:
+    locations: list[JournalLocation] = []
     seen: set[str] = set()
     for path in paths:
-        before = len(places)
+        before = len(locations)
         for each in expand(path):
-            places += _find_places_in(files, each, seen, problems)
-        if len(places) == before and not any(_is_inside(each, seen) for each in expand(path)):
+            locations += _find_journals_under(files, each, seen, problems)
+        if len(locations) == before and not any(_is_inside(each, seen) for each in expand(path)):
             raise JournalError(
                 f"{path}: no journal lies here. Name a data directory, a queue's folder in it, a "
                 f"backup or an archive; wildcards are * ? [...]."
             )
-    return places
+    return locations
 
 
 def _is_inside(path: str, seen: set[str]) -> bool:
@@ -191,9 +194,9 @@ def _is_inside(path: str, seen: set[str]) -> bool:
     return any(each == real or each.startswith(real + os.sep) for each in seen)
 
 
-def _find_places_in(
+def _find_journals_under(
     files: Files, path: str, seen: set[str], problems: list[Problem]
-) -> list[JournalPlace]:
+) -> list[JournalLocation]:
     try:
         names = files.names(path)
     except NotADirectoryError:
@@ -215,7 +218,7 @@ def _find_places_in(
 
 def _in_folder(
     files: Files, folder: str, names: list[str], seen: set[str], problems: list[Problem]
-) -> list[JournalPlace]:
+) -> list[JournalLocation]:
     real = os.path.realpath(folder)
     plain = [n for n in names if segment_number(n) is not None]
     archived = [n for n in names if _ARCHIVED.fullmatch(n)]
@@ -224,17 +227,17 @@ def _in_folder(
     seen.add(real)
     found = _archived(files, folder, archived, problems)
     if plain:
-        place = JournalPlace(files, folder)
+        location = JournalLocation(files, folder)
         own = plain + [n for n in names if snapshot_lsn(n) is not None]
-        place.paths = {n: os.path.join(folder, n) for n in own}
-        found.append(place)
+        location.paths = {n: os.path.join(folder, n) for n in own}
+        found.append(location)
     return found
 
 
 def _of_one_file(
     files: Files, path: str, seen: set[str], problems: list[Problem]
-) -> list[JournalPlace]:
-    """Return the place of a single segment."""
+) -> list[JournalLocation]:
+    """Return the location of a single segment."""
     folder, name = os.path.split(path)
     if os.path.realpath(path) in seen or os.path.realpath(folder) in seen:
         return []
@@ -244,16 +247,16 @@ def _of_one_file(
     number = segment_number(name)
     if number is None:
         return []
-    place = JournalPlace(files, folder, is_archive=True)
-    place.paths[name] = path
-    return [place]
+    location = JournalLocation(files, folder, is_archive=True)
+    location.paths[name] = path
+    return [location]
 
 
 def _archived(
     files: Files, folder: str, names: list[str], problems: list[Problem]
-) -> list[JournalPlace]:
+) -> list[JournalLocation]:
     """Return the journals in an archive; the same name may come from several data directories."""
-    places: dict[tuple[str, bytes, int], JournalPlace] = {}
+    locations: dict[tuple[str, bytes, int], JournalLocation] = {}
     for name in names:
         match = _ARCHIVED.fullmatch(name)
         assert match is not None, "it was chosen by this name"
@@ -273,48 +276,48 @@ def _archived(
         life = 0
         while True:
             key = (match["stem"], header.identity, life)
-            place = places.setdefault(key, JournalPlace(files, folder, is_archive=True))
-            if called not in place.paths:
+            location = locations.setdefault(key, JournalLocation(files, folder, is_archive=True))
+            if called not in location.paths:
                 break
             life += 1
-        place.stem = match["stem"]
-        place.paths[called] = path
-    return list(places.values())
+        location.stem = match["stem"]
+        location.paths[called] = path
+    return list(locations.values())
 
 
-def _read_place(files: Files, place: JournalPlace) -> Contents:
-    """Return a place's segments and their damages; a daemon may remove some meanwhile."""
+def _read_location(files: Files, location: JournalLocation) -> Contents:
+    """Return a location's segments and their damages; a daemon may remove some meanwhile."""
     for _ in range(RESTARTS_MAX):
         try:
-            chain = place.chain()
-            segments = [_found(place, file) for file in (*chain.segments, *chain.replaced)]
+            chain = location.chain()
+            segments = [_found(location, file) for file in (*chain.segments, *chain.replaced)]
         except FileNotFoundError:
-            place = _again(files, place)
+            location = _again(files, location)
             continue
-        return Contents(place, chain, segments, chain.damages)
+        return Contents(location, chain, segments, chain.damages)
     raise JournalError(
-        f"{place.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
+        f"{location.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
     )
 
 
-def _again(files: Files, place: JournalPlace) -> JournalPlace:
-    fresh = JournalPlace(files, place.folder, place.is_archive)
-    fresh.stem = place.stem
-    if place.is_archive:
-        there = set(files.names(place.folder))
-        fresh.paths = {n: p for n, p in place.paths.items() if os.path.basename(p) in there}
+def _again(files: Files, location: JournalLocation) -> JournalLocation:
+    fresh = JournalLocation(files, location.folder, location.is_archive)
+    fresh.stem = location.stem
+    if location.is_archive:
+        there = set(files.names(location.folder))
+        fresh.paths = {n: p for n, p in location.paths.items() if os.path.basename(p) in there}
         return fresh
-    names = files.names(place.folder)
+    names = files.names(location.folder)
     own = (n for n in names if segment_number(n) is not None or snapshot_lsn(n) is not None)
-    fresh.paths = {n: os.path.join(place.folder, n) for n in own}
+    fresh.paths = {n: os.path.join(location.folder, n) for n in own}
     return fresh
 
 
-def _found(place: JournalPlace, file: SegmentFile) -> FoundSegment:
+def _found(location: JournalLocation, file: SegmentFile) -> FoundSegment:
     header, footer, opening = b"", None, None
     version = 2
     if not file.unreadable:
-        front = place.read(file.path, 0, _FRONT_BYTES)
+        front = location.read(file.path, 0, _FRONT_BYTES)
         header = front[:FILE_HEADER_BYTES]
         if file.header is not None:
             version = int.from_bytes(header[_VERSION], "little")
@@ -324,9 +327,9 @@ def _found(place: JournalPlace, file: SegmentFile) -> FoundSegment:
                 opening = Checkpoint.from_record(record)
         at = file.capacity - FOOTER_SPACE_BYTES
         if at >= FILE_HEADER_BYTES and not file.bytes_missing:
-            data = place.read(file.path, at, FOOTER_SPACE_BYTES)
+            data = location.read(file.path, at, FOOTER_SPACE_BYTES)
             footer = read_footer(data, at, file.journal, file.number)
-    return FoundSegment(place, file, place.real(file.path), header, version, footer, opening)
+    return FoundSegment(location, file, location.real(file.path), header, version, footer, opening)
 
 
 def server_and_queue(segments: Iterable[FoundSegment]) -> tuple[str | None, str, int]:
@@ -338,12 +341,12 @@ def server_and_queue(segments: Iterable[FoundSegment]) -> tuple[str | None, str,
             server = found.opening.server.decode("utf-8", "replace")
             queue = found.opening.name.decode("utf-8", "replace")
             return server or None, queue, found.opening.generation
-    name, generation = parse_folder_name(last.place.stem) if last is not None else (b"", 0)
+    name, generation = parse_folder_name(last.location.stem) if last is not None else (b"", 0)
     return None, name.decode("utf-8", "replace"), generation
 
 
 def by_journal(contents: list[Contents], problems: list[Problem]) -> list[list[Contents]]:
-    """Group the places by journal; leave out a place whose history differs from the others'."""
+    """Group the locations by journal; leave out one whose history differs from the others'."""
     groups: dict[bytes, list[Contents]] = {}
     for each in contents:
         if not each.segments:
@@ -356,9 +359,9 @@ def by_journal(contents: list[Contents], problems: list[Problem]) -> list[list[C
             continue
         problems.append(
             Problem(
-                f"{each.place.folder}: goes on otherwise than {other.place.folder}, though it is "
-                f"the same journal (a restored backup beside its original?); not read. Read the "
-                f"two apart."
+                f"{each.location.folder}: goes on otherwise than {other.location.folder}, though "
+                f"it is the same journal (a restored backup beside its original?); not read. Read "
+                f"the two apart."
             )
         )
     return list(groups.values())
@@ -369,7 +372,7 @@ def _differ(one: FoundSegment, other: FoundSegment) -> bool:
     if one.file.number != other.file.number:
         return False
     if not (one.file.lsn_first and other.file.lsn_first):
-        return False  # one holds no record: a start may have given a spare's number again
+        return False  # one holds no record: a start may have given a preallocated number again
     return bool(one.file.header and other.file.header) and one.header != other.header
 
 
@@ -394,6 +397,6 @@ def _is_better(one: FoundSegment, other: FoundSegment, group: list[Contents]) ->
         return one.goodness > other.goodness
     scans = []
     for each in (one, other):  # both were still written to when they were copied
-        chain = next(e.chain for e in group if e.place is each.place)
+        chain = next(e.chain for e in group if e.location is each.location)
         scans.append(chain.scan(each.file).lsn_next)
     return scans[0] > scans[1]

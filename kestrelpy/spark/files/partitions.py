@@ -20,7 +20,7 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files.split import RowLimits, Split, SplitGone
 from kestrelpy.spark.named import (
     NamedServer,
-    marks_in,
+    offsets_in,
     refuse_unknown_markers,
     refuse_unknown_queues,
 )
@@ -110,7 +110,7 @@ def limits_of(
     Raises KestrelError for a marker beyond the latest.
     """
     names = (server or "an unknown server",)
-    starting, ending = marks_in(options, names, queue, latest.get((server, queue)))
+    starting, ending = offsets_in(options, names, queue, latest.get((server, queue)))
     if starting == "latest" or ending == "earliest":
         return None
     markers = options.wanted.markers

@@ -114,7 +114,7 @@ class _Plan:
         best = best_copies(group)
         newest_first = sorted(best, key=_number, reverse=True)
         server, queue, generation = server_and_queue(newest_first)
-        folders = list(dict.fromkeys(each.place.folder for each in group))
+        folders = list(dict.fromkeys(each.location.folder for each in group))
         self.journal = PlannedJournal(group[0].chain.identity, server, queue, generation, folders)
         self._logs = [f for f in best if not f.file.is_compacted]
         self._compacted = [f for f in best if f.file.is_compacted]
@@ -164,7 +164,7 @@ class _Plan:
         number = found.file.number
         scanned = self._scans.get(number)
         if scanned is None:
-            chain = next(e.chain for e in self._group if e.place is found.place)
+            chain = next(e.chain for e in self._group if e.location is found.location)
             scanned = self._scans[number] = chain.scan(found.file)
             scanned.path = found.path
         return scanned
@@ -176,7 +176,7 @@ class _Plan:
         surveyed = self._surveys.get(number)
         if surveyed is None:
             try:
-                data = found.place.read(file.path)
+                data = found.location.read(file.path)
             except OSError:
                 surveyed = Survey(self._scan(found))  # which reports the error
             else:

@@ -52,13 +52,14 @@ def plan_items(paths: Sequence[str], files: Files | None = None) -> History:
     contents, problems = discover(live_files(disk), paths)
     journals: list[PlannedJournal] = []
     for group in by_journal(contents, problems):
-        folders = [each.place.folder for each in group if not each.place.is_archive]
+        folders = [each.location.folder for each in group if not each.location.is_archive]
         if not folders:
-            place = group[0].place
+            location = group[0].location
             problems.append(
                 Problem(
-                    f"{place.folder}: an archive of {place.stem} holds what has left the queue, "
-                    f"not what is there; not read. Say mode=events, or name the data directory."
+                    f"{location.folder}: an archive of {location.stem} holds what has left the "
+                    f"queue, not what is there; not read. Say mode=events, or name the data "
+                    f"directory."
                 )
             )
             continue

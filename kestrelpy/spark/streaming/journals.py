@@ -1,13 +1,14 @@
-"""Journal directories as a stream: records by lsn, as far as they are known to be synced.
+"""Journal directories as a stream: records by lsn, up to the last known sync.
 
     driver     begin      the first record that is there
                advance    plan the journals; where the next batch ends, with its ranges of lsns
     executor   read       the splits of the ranges, each record once
 
-A place counts lsns here, not markers, and names a queue with its generation: `jobs.1700000000`. A
-stream of items reads each put, whatever became of the item since.
+A position counts lsns here, not markers, and names a queue with its generation: `jobs.1700000000`.
+A stream of items reads each put, whatever became of the item since.
 
-One rule: no record behind the last known sync is read: after a power cut another may stand there.
+One rule: no record after the last known sync is read, because a power cut may put another in its
+place.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Journals:
         self._look()
         partitions.refuse_unknown(self._options, self._there)
         self._is_checked = True
-        places: dict[str, dict[str, ReadPosition]] = {}
+        positions: dict[str, dict[str, ReadPosition]] = {}
         for (server, queue), journal in self._seen.items():
             names = (journal.server,) if journal.server else ()
             starting = self._options.starting_markers.of(names, journal.queue)
@@ -76,8 +77,8 @@ class Journals:
                 )
             first = max(journal.lsn_first - 1, 0)
             after = max(journal.lsn_synced, first) if starting == "latest" else first
-            places.setdefault(server, {})[queue] = ReadPosition(journal.generation, after)
-        return Position(places)
+            positions.setdefault(server, {})[queue] = ReadPosition(journal.generation, after)
+        return Position(positions)
 
     def stop_at_present(self) -> None:
         """Let no later batch read more than what is there now."""
@@ -94,49 +95,49 @@ class Journals:
         if not self._is_checked:
             # A journal of the checkpoint may be gone since; a name that is nowhere is a mistake.
             known = {
-                queue.rpartition(".")[0] for queues in start.places.values() for queue in queues
+                queue.rpartition(".")[0] for queues in start.positions.values() for queue in queues
             }
             partitions.refuse_unknown(self._options, self._there, known)
             self._is_checked = True
-        places = {server: dict(queues) for server, queues in start.places.items()}
+        positions = {server: dict(queues) for server, queues in start.positions.items()}
         there: list[Planned] = []
         missing_all = 0
         for (server, queue), journal in self._seen.items():
-            place = start.place(server, queue)
-            if place is None:
-                place = ReadPosition(journal.generation, max(journal.lsn_first - 1, 0))
-            after, missing = self._after(queue, place, journal)
+            reached = start.of(server, queue)
+            if reached is None:
+                reached = ReadPosition(journal.generation, max(journal.lsn_first - 1, 0))
+            after, missing = self._after(queue, reached, journal)
             missing_all += missing
             upto = max(journal.lsn_synced, after)
             if self._target is not None:
-                target = self._target.place(server, queue)
+                target = self._target.of(server, queue)
                 upto = min(upto, target.marker) if target is not None else after
-            places.setdefault(server, {})[queue] = ReadPosition(journal.generation, after)
+            positions.setdefault(server, {})[queue] = ReadPosition(journal.generation, after)
             if upto > after:
                 size = _size(journal, after, upto)
                 there.append(Planned(server, queue, journal.generation, after, upto, size))
         batch = admitted(there, limits)
         for each in batch:
-            places[each.server][each.queue] = ReadPosition(each.generation, each.upto)
+            positions[each.server][each.queue] = ReadPosition(each.generation, each.upto)
         if not batch and not missing_all:
             return start
-        return Position(places, self._packed(batch), start.lost + missing_all)
+        return Position(positions, self._packed(batch), start.lost + missing_all)
 
     def present(self) -> Position:
         """Return how far the journals go, as of the last look."""
-        places: dict[str, dict[str, ReadPosition]] = {}
+        positions: dict[str, dict[str, ReadPosition]] = {}
         for (server, queue), journal in self._seen.items():
-            places.setdefault(server, {})[queue] = ReadPosition(
+            positions.setdefault(server, {})[queue] = ReadPosition(
                 journal.generation, journal.lsn_synced
             )
-        return Position(places)
+        return Position(positions)
 
     def lag(self, position: Position) -> int:
         """Return how many records are there after a position, as of the last look."""
         count = 0
         for (server, queue), journal in self._seen.items():
-            place = position.place(server, queue)
-            after = place.marker if place is not None else journal.lsn_first - 1
+            reached = position.of(server, queue)
+            after = reached.marker if reached is not None else journal.lsn_first - 1
             count += max(journal.lsn_synced - after, 0)
         return count
 
@@ -151,9 +152,9 @@ class Journals:
 
     def _packed(self, batch: Sequence[Planned]) -> tuple[tuple[Planned, ...], ...]:
         options = self._options
-        pieces = [piece for each in batch for piece in self._by_segment(each)]
+        in_segments = [part for each in batch for part in self._by_segment(each)]
         parts = packed(
-            pieces, options.max_partition_bytes, options.min_partitions, lambda piece, _: [piece]
+            in_segments, options.max_partition_bytes, options.min_partitions, lambda part, _: [part]
         )
         return tuple(tuple(_joined(part)) for part in parts)
 
@@ -187,23 +188,23 @@ class Journals:
             split = replace(split, lsn_last=last, lsn_limit=last + 1)  # read no farther
         return replace(split, live_items=items).only(first, last)
 
-    def _after(self, queue: str, place: ReadPosition, journal: PlannedJournal) -> tuple[int, int]:
+    def _after(self, queue: str, reached: ReadPosition, journal: PlannedJournal) -> tuple[int, int]:
         """Return where to read on, and how many records are lost. Raises KestrelError."""
         where = f"The journal of {queue} in {', '.join(journal.folders)}"
-        if journal.lsn_next - 1 < place.marker:
+        if journal.lsn_next - 1 < reached.marker:
             lost(
                 f"{where} was reset: its latest record is {journal.lsn_next - 1}, and the query "
-                f"has read up to {place.marker}.",
+                f"has read up to {reached.marker}.",
                 "Restore the state that it had, or start with a new checkpoint", self._options,
             )  # fmt: skip
-            return journal.lsn_next - 1, place.marker - journal.lsn_next + 1
+            return journal.lsn_next - 1, reached.marker - journal.lsn_next + 1
         first = journal.whole_from if self._options.mode == "events" else journal.lsn_first
-        missing = first - 1 - place.marker
+        missing = first - 1 - reached.marker
         if missing <= 0:
-            return place.marker, 0
+            return reached.marker, 0
         lost(
             f"{where} was trimmed: its earliest record is {first}, and the query has read up to "
-            f"{place.marker}.",
+            f"{reached.marker}.",
             "Name the directory of archive_to as well", self._options,
         )  # fmt: skip
         return first - 1, missing
@@ -241,15 +242,15 @@ def _share(split: Split, after: int, upto: int) -> int:
     return split.bytes * max(count, 0) // max(split.lsn_last - split.lsn_first + 1, 1)
 
 
-def _joined(pieces: Iterable[Planned]) -> Iterator[Planned]:
-    """Return the pieces with those that follow each other made one."""
+def _joined(ranges: Iterable[Planned]) -> Iterator[Planned]:
+    """Yield the ranges; join those that follow each other."""
     last: Planned | None = None
-    for piece in pieces:
-        if last is not None and last[:3] == piece[:3] and last.upto == piece.after:
-            last = last._replace(upto=piece.upto, size=last.size + piece.size)
+    for each in ranges:
+        if last is not None and last[:3] == each[:3] and last.upto == each.after:
+            last = last._replace(upto=each.upto, size=last.size + each.size)
             continue
         if last is not None:
             yield last
-        last = piece
+        last = each
     if last is not None:
         yield last

@@ -7,11 +7,11 @@
 
 A marker that retention took before it was read is lost. There are three ways:
 
-    trimmed            the earliest kept marker is beyond the place
-    reset              the latest marker is before the place: the server has an older state
+    trimmed            the earliest marker that is there is beyond the position
+    reset              the latest marker is before the position: the server has an older state
     other generation   the queue of a planned slice was deleted, and maybe made anew
 
-Markers that consumers confirmed first leave holes, which are no loss. A queue that is deleted and
+Markers that consumers confirmed first leave gaps, which are no loss. A queue that is deleted and
 made anew between two batches begins anew.
 
 One rule: a batch is in its offset whole, so that a repeated batch reads the same markers.
@@ -61,20 +61,21 @@ class LiveQueues:
         self._look()
         partitions.refuse_unknown(self._options, self._readable())
         self._is_checked = True
-        places: dict[str, dict[str, ReadPosition]] = {}
+        positions: dict[str, dict[str, ReadPosition]] = {}
         for server, queue, markers in self._queues():
             names = (str(self._addresses[server]), server)
             span = range_in(self._options, names, queue, markers.earliest, markers.latest)
-            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, span.after)
-        return Position(places)
+            positions.setdefault(server, {})[queue] = ReadPosition(markers.generation, span.after)
+        return Position(positions)
 
     def stop_at_present(self) -> None:
         """Let no later batch read more than what is there now."""
         self._look()
-        places: dict[str, dict[str, ReadPosition]] = {}
+        positions: dict[str, dict[str, ReadPosition]] = {}
         for server, queue, markers in self._queues():
-            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, markers.latest)
-        self._target = Position(places)
+            reached = ReadPosition(markers.generation, markers.latest)
+            positions.setdefault(server, {})[queue] = reached
+        self._target = Position(positions)
 
     def advance(self, start: Position, limits: BatchLimits) -> Position:
         """Return where the batch from `start` ends; `start` itself if there is nothing new.
@@ -86,43 +87,44 @@ class LiveQueues:
         self._refuse_another_fleet(start)
         if not self._is_checked:
             # A queue of the checkpoint may be gone since; a name that is nowhere is a mistake.
-            known = {queue for queues in start.places.values() for queue in queues}
+            known = {queue for queues in start.positions.values() for queue in queues}
             partitions.refuse_unknown(self._options, self._readable(), known)
             self._is_checked = True
-        places = {server: dict(queues) for server, queues in start.places.items()}
+        positions = {server: dict(queues) for server, queues in start.positions.items()}
         there, lost = [], 0
         for server, queue, markers in self._queues():
-            place = start.place(server, queue)
-            if place is None or place.generation != markers.generation:
-                place = ReadPosition(markers.generation, max(markers.earliest - 1, 0))
+            reached = start.of(server, queue)
+            if reached is None or reached.generation != markers.generation:
+                reached = ReadPosition(markers.generation, max(markers.earliest - 1, 0))
             upto = self._upto(server, queue, markers)
-            after, missing = self._after(server, queue, place, markers)
+            after, missing = self._after(server, queue, reached, markers)
             lost += missing
-            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, after)
+            positions.setdefault(server, {})[queue] = ReadPosition(markers.generation, after)
             if upto > after:
                 size = partitions.size_of(markers, MarkerRange(after, upto))
                 there.append(Planned(server, queue, markers.generation, after, upto, size))
         batch = admitted(there, limits)
         for each in batch:
-            places[each.server][each.queue] = ReadPosition(each.generation, each.upto)
+            positions[each.server][each.queue] = ReadPosition(each.generation, each.upto)
         if not batch and not lost:
             return start
-        return Position(places, self._packed(batch), start.lost + lost)
+        return Position(positions, self._packed(batch), start.lost + lost)
 
     def present(self) -> Position:
         """Return how far the queues go, and how much of it is left, as of the last look."""
-        places: dict[str, dict[str, ReadPosition]] = {}
+        positions: dict[str, dict[str, ReadPosition]] = {}
         for server, queue, markers in self._queues():
-            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, markers.latest)
-        return Position(places)
+            reached = ReadPosition(markers.generation, markers.latest)
+            positions.setdefault(server, {})[queue] = reached
+        return Position(positions)
 
     def lag(self, position: Position) -> int:
         """Return how many markers are there after a position, as of the last look."""
         count = 0
         for server, queue, markers in self._queues():
-            place = position.place(server, queue)
-            is_same = place is not None and place.generation == markers.generation
-            after = place.marker if place is not None and is_same else markers.earliest - 1
+            reached = position.of(server, queue)
+            is_same = reached is not None and reached.generation == markers.generation
+            after = reached.marker if reached is not None and is_same else markers.earliest - 1
             count += max(markers.latest - after, 0)
         return count
 
@@ -149,29 +151,30 @@ class LiveQueues:
     def _upto(self, server: str, queue: str, markers: partitions.QueueMarkers) -> int:
         if self._target is None:
             return markers.latest
-        place = self._target.place(server, queue)
-        if place is None or place.generation != markers.generation:
+        reached = self._target.of(server, queue)
+        if reached is None or reached.generation != markers.generation:
             return 0
-        return min(place.marker, markers.latest)
+        return min(reached.marker, markers.latest)
 
     def _after(
-        self, server: str, queue: str, place: ReadPosition, markers: partitions.QueueMarkers
+        self, server: str, queue: str, reached: ReadPosition, markers: partitions.QueueMarkers
     ) -> tuple[int, int]:
         """Return where to read on, and how many markers are lost. Raises KestrelError."""
-        if markers.latest < place.marker:
+        if markers.latest < reached.marker:
             self._lost(
                 f"was reset: its latest marker is {markers.latest}, and the query has read up to "
-                f"{place.marker}", "Restore the state that it had, or start with a new checkpoint",
+                f"{reached.marker}",
+                "Restore the state that it had, or start with a new checkpoint",
                 server, queue,
             )  # fmt: skip
-            return markers.latest, place.marker - markers.latest
-        missing = markers.earliest - 1 - place.marker
+            return markers.latest, reached.marker - markers.latest
+        missing = markers.earliest - 1 - reached.marker
         if missing <= 0:
-            return place.marker, 0
+            return reached.marker, 0
         if markers.retains and not self._options.cursor:
             self._lost(
                 f"was trimmed: its earliest marker is {markers.earliest}, and the query has read "
-                f"up to {place.marker}", "Read its archive, and set a longer retain",
+                f"up to {reached.marker}", "Read its archive, and set a longer retain",
                 server, queue,
             )  # fmt: skip
             return markers.earliest - 1, missing
@@ -189,12 +192,12 @@ class LiveQueues:
         """Confirm what a committed batch and those before it have read. Raises KestrelError."""
         if self._options.consume == "none":
             return
-        for server, queues in done.places.items():
+        for server, queues in done.positions.items():
             address = self._addresses.get(server)
             todo = {
-                queue: place
-                for queue, place in queues.items()
-                if place.marker and self._confirmed.get((server, queue)) != place
+                queue: reached
+                for queue, reached in queues.items()
+                if reached.marker and self._confirmed.get((server, queue)) != reached
             }
             if address is None or not todo:
                 continue
@@ -205,18 +208,18 @@ class LiveQueues:
                 # What is not confirmed now is confirmed with a later batch, or at the next start.
                 log.warning("%s", error)
                 continue
-            self._confirmed.update({(server, queue): place for queue, place in todo.items()})
+            self._confirmed.update({(server, queue): reached for queue, reached in todo.items()})
 
     def _confirm_at(self, address: Address, todo: Mapping[str, ReadPosition]) -> None:
         wire = LiveConnection(address, partitions.patience_of(self._options))
         try:
             markers = partitions.queue_markers(wire.stats("markers"))
-            for queue, place in todo.items():
+            for queue, reached in todo.items():
                 asked = self._asked(queue)
                 now = markers.get(asked)
                 # Another generation has other items under these markers.
-                if now is not None and now.generation == place.generation:
-                    wire.confirm_upto(asked, min(place.marker, now.latest))
+                if now is not None and now.generation == reached.generation:
+                    wire.confirm_upto(asked, min(reached.marker, now.latest))
         finally:
             wire.close()
 
@@ -299,7 +302,7 @@ class LiveQueues:
         return f"{queue}+{self._options.cursor}" if self._options.cursor else queue
 
     def _refuse_another_fleet(self, start: Position) -> None:
-        for server in start.places:
+        for server in start.positions:
             if server not in self._addresses and not self._options.skip_unreachable:
                 if self._options.fail_on_data_loss:
                     raise _another_fleet(server, self._addresses)
@@ -313,35 +316,35 @@ def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Val
     """
     options = replace(options, skip_unreachable=False)
     at = {_key(part): part.span.after for part in slices}
-    holes: list[tuple[Slice, MarkerRange]] = []
+    gaps: list[tuple[Slice, MarkerRange]] = []
     for part, values in partitions.read(slices, options):
         after = at[_key(part)]
         first = int(values.lines[0][4])
         if first > after + 1:
-            holes.append((part, MarkerRange(after, first - 1)))
+            gaps.append((part, MarkerRange(after, first - 1)))
         at[_key(part)] = values.last_marker
         yield part, values
     for part in slices:
         after = at[_key(part)]
         if after < part.span.upto:
-            holes.append((part, MarkerRange(after, part.span.upto)))
-    if holes and not options.cursor:
-        _judge_holes(holes, options)
+            gaps.append((part, MarkerRange(after, part.span.upto)))
+    if gaps and not options.cursor:
+        _check_gaps(gaps, options)
 
 
-def _judge_holes(holes: Sequence[tuple[Slice, MarkerRange]], options: Options) -> None:
+def _check_gaps(gaps: Sequence[tuple[Slice, MarkerRange]], options: Options) -> None:
     """Raise KestrelError if retention, and not a consumer, took items of a slice."""
     patience = partitions.patience_of(options)
-    for address in {part.address for part, _ in holes}:
+    for address in {part.address for part, _ in gaps}:
         markers = partitions.retried(address, patience, partial(_markers, address, options))
-        for part, hole in holes:
+        for part, gap in gaps:
             now = markers.get(part.asked)
             if part.address != address or now is None or not now.retains:
                 continue
-            if now.generation == part.generation and now.earliest - 1 > hole.after:
+            if now.generation == part.generation and now.earliest - 1 > gap.after:
                 lost(
                     f"The queue {part.queue} of {address} (server {part.server}) was trimmed: its "
-                    f"earliest marker is {now.earliest}, and the batch begins after {hole.after}.",
+                    f"earliest marker is {now.earliest}, and the batch begins after {gap.after}.",
                     "Read its archive, and set a longer retain", options,
                 )  # fmt: skip
 

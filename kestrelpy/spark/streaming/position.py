@@ -5,9 +5,9 @@
      "slices": [[["<server id>", "<queue>", <generation>, <after>, <upto>, <bytes>], ...], ...],
      "version": 1}
 
-The places are where the next batch begins. The slices are the batch that ends here, partition by
-partition, so that a repeated batch is planned alike, whatever has come or gone since. `lost` counts
-the markers that could not be read so far (failOnDataLoss=false).
+The next batch begins at the positions in `places`. The slices are the batch that ends here,
+partition by partition, so that a repeated batch is planned alike, whatever has come or gone since.
+`lost` counts the markers that could not be read so far (failOnDataLoss=false).
 
 `admitted` says how much goes into one batch: `maxItemsPerTrigger`, `maxBytesPerTrigger`.
 
@@ -49,21 +49,21 @@ class Planned(NamedTuple):
     size: int
 
 
-Places = Mapping[str, Mapping[str, ReadPosition]]
+Positions = Mapping[str, Mapping[str, ReadPosition]]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The places by server and queue, and the batch that ends here."""
+    """The positions by server and queue, and the batch that ends here."""
 
-    places: Places
+    positions: Positions
     slices: tuple[tuple[Planned, ...], ...] = ()
     lost: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def place(self, server: str, queue: str) -> ReadPosition | None:
+    def of(self, server: str, queue: str) -> ReadPosition | None:
         """Return how far a queue was read; None: it is new."""
-        return self.places.get(server, {}).get(queue)
+        return self.positions.get(server, {}).get(queue)
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset."""
@@ -71,8 +71,8 @@ class Position:
             **{name: self.extra[name] for name in sorted(self.extra)},
             "lost": self.lost,
             "places": {
-                server: {queue: list(places[queue]) for queue in sorted(places)}
-                for server, places in sorted(self.places.items())
+                server: {queue: list(positions[queue]) for queue in sorted(positions)}
+                for server, positions in sorted(self.positions.items())
             },
             "slices": [[list(each) for each in part] for part in self.slices],
             "version": VERSION,
@@ -90,9 +90,9 @@ def parse_position(said: Mapping[str, Any]) -> Position:
     try:
         if version != VERSION:
             raise ValueError
-        places = {
+        positions = {
             str(server): {
-                str(queue): ReadPosition(*map(int, place)) for queue, place in queues.items()
+                str(queue): ReadPosition(*map(int, reached)) for queue, reached in queues.items()
             }
             for server, queues in said["places"].items()
         }
@@ -100,7 +100,7 @@ def parse_position(said: Mapping[str, Any]) -> Position:
             tuple(Planned(str(a), str(b), *map(int, rest)) for a, b, *rest in part)
             for part in said["slices"]
         )
-        return Position(places, slices, int(said["lost"]))
+        return Position(positions, slices, int(said["lost"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise KestrelError(
             "The checkpoint holds an offset that is not one of a stream of queues. Name the "

@@ -143,7 +143,7 @@ class Lane:
         left, reason, done = [], "", 0
         try:
             for request in window:
-                next_request, why_not = self._judged(request, connection)
+                next_request, why_not = self._check_answer(request, connection)
                 done += 1
                 if next_request:
                     left.append(next_request)
@@ -152,7 +152,7 @@ class Lane:
             window[:done] = left
         return reason
 
-    def _judged(self, request: bytes, connection: LiveConnection) -> tuple[bytes, str]:
+    def _check_answer(self, request: bytes, connection: LiveConnection) -> tuple[bytes, str]:
         """Return what is to be sent for this row yet, and why it was refused; empty: it is there.
 
         Raises KestrelError, Lost.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from kestrelpy.spark.offsets import (
-    Mark,
     MarkerRange,
+    Offset,
     format_offsets,
     packed,
     parse_ending,
@@ -59,7 +59,7 @@ def test_the_end_of_one_read_is_the_beginning_of_the_next() -> None:
     ],
 )
 def test_places_become_a_range_of_the_markers_that_are_there(
-    starting: Mark, ending: Mark, earliest: int, latest: int, meant: MarkerRange
+    starting: Offset, ending: Offset, earliest: int, latest: int, meant: MarkerRange
 ) -> None:
     found = range_of(starting, ending, earliest, latest)
 

@@ -11,14 +11,14 @@ pytest.importorskip("pyspark")
 
 from pyspark import TaskContext
 
-from kestrelpy.spark.reader import keep_imports
+from kestrelpy.spark.reader import freeze_imports
 
 
 @pytest.fixture(autouse=True)
 def thawed() -> Iterator[None]:
-    keep_imports.cache_clear()
+    freeze_imports.cache_clear()
     yield
-    keep_imports.cache_clear()
+    freeze_imports.cache_clear()
     gc.unfreeze()
 
 
@@ -26,10 +26,10 @@ def test_a_worker_leaves_its_modules_out_of_collections_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(TaskContext, "get", object)
-    keep_imports()
+    freeze_imports()
     kept = gc.get_freeze_count()
     later: list[list[int]] = [[] for _ in range(1000)]
-    keep_imports()
+    freeze_imports()
 
     assert kept > len(later)
     assert gc.get_freeze_count() <= kept
@@ -37,6 +37,6 @@ def test_a_worker_leaves_its_modules_out_of_collections_once(
 
 def test_a_process_that_runs_no_task_collects_as_before() -> None:
     kept = gc.get_freeze_count()
-    keep_imports()
+    freeze_imports()
 
     assert gc.get_freeze_count() == kept

@@ -341,7 +341,7 @@ def _check_names(fields: Any, path: str) -> None:
 def _parquet_row(path: str, number: int, row: dict[str, Any], columns: Columns) -> BackfillRow:
     if columns.value is None:
         try:
-            value, is_text = _JSON.encode(_told(row)), True
+            value, is_text = _JSON.encode(_json_value(row)), True
         except (NotImplementedError, TypeError) as error:
             raise KestrelError(
                 f"{path}, line {number}: {error} has no form in JSON. Convert the column, or name "
@@ -365,11 +365,11 @@ def _encoded(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def _told(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as Spark's `to_json` writes it: without members that are null, and with words
     for what is no number."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {name: _told(each) for name, each in value.items() if each is not None}
-    return [_told(each) for each in value] if isinstance(value, list) else value
+        return {name: _json_value(each) for name, each in value.items() if each is not None}
+    return [_json_value(each) for each in value] if isinstance(value, list) else value

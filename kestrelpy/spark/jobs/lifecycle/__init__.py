@@ -13,7 +13,7 @@ A fan-out child is a queue here, `orders+audit`: an item for all readers has a r
 with that reader's deliveries, times and end.
 
 Beside the tables, in `_kestrelpy`, a run leaves how far it read each journal (`positions`) and the
-records of items that may still change (`carry`). The next run reads the records after those. It
+records of items that may still change (`kept-N`). The next run reads the records after those. It
 adds files for items that are final, and replaces the files of the others; all of that is one commit
 (`common.commits`). Records that were reclaimed between two runs are missing: name archives as well.
 Rows of items whose end was among these stay as they were.
@@ -45,12 +45,12 @@ from kestrelpy.spark.jobs.common.events import Flush
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, folders, parse, run
 from kestrelpy.spark.jobs.common.queries import at_once, sized
 from kestrelpy.spark.jobs.lifecycle.positions import (
-    Mark,
     Plan,
+    ReadBounds,
     as_json,
     from_json,
-    lines_of,
     names,
+    numbers_of,
     what_is_new,
 )
 from kestrelpy.spark.jobs.lifecycle.rows import (
@@ -58,19 +58,19 @@ from kestrelpy.spark.jobs.lifecycle.rows import (
     EXTRA,
     FLUSHED,
     ITEM_ROWS,
-    KEPT,
     OPEN,
     STATES,
-    Marks,
-    flushes_to_keep,
+    UNFINISHED,
+    AllBounds,
+    flushes_needed,
     item_rows,
-    kept,
+    unfinished,
     without_read_again,
 )
 
 _PARTITION: Final = ("date", "server", "queue")
 _COMPRESSION: Final = "zstd"
-_KEPT: Final = "kept-"
+_UNFINISHED_PREFIX: Final = "kept-"
 _WORDS: Final = (*STATES.values(), FLUSHED, DEAD, OPEN)
 
 
@@ -87,7 +87,7 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
         raise KestrelError("There is no place for the tables. Say --out DIR.")
     folders(request.paths)
     with JobCommits(out, "lifecycle") as commits:
-        before = commits.begin(partial(_remove_kept, commits))
+        before = commits.begin(partial(_remove_unfinished, commits))
         if not before and glob.glob(os.path.join(out, "date=*")):
             raise KestrelError(
                 f"{out} has tables and no state of this job, so their rows would be doubled. Say "
@@ -111,7 +111,7 @@ class _Run:
         self._paths = paths
         known = {int(jid): tuple(name) for jid, name in before.get("names", {}).items()}
         self._names = known | names(history.journals)
-        self._marks = _marks(history.journals, self._plan, before)
+        self._bounds = _bounds(history.journals, self._plan, before)
         self._number = int(before.get("number", 0)) + 1
 
     @property
@@ -126,13 +126,13 @@ class _Run:
         progress.step("reading events")
         chunks = packed.together(self._spark, self._chunks()).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            flushes = self._flushes_kept()
+            flushes = self._earlier_flushes()
             if packed.has_flushes(chunks):
                 flushes += read_flushes(self._spark, self._paths, self._plan.history)
             flushes = sorted(set(flushes), key=lambda each: each.lsn)
             progress.step("writing rows, keeping what may change")
             with at_once(self._spark) as begin:
-                keeping = begin(partial(self._write_kept, chunks, flushes))
+                keeping = begin(partial(self._write_unfinished, chunks, flushes))
                 counts = self._write_rows(chunks, flushes)
             state = self._state(keeping.result(), flushes)
         finally:
@@ -140,11 +140,11 @@ class _Run:
         progress.step("committing")
         return self._committed(state, counts)
 
-    def _flushes_kept(self) -> list[Flush]:
+    def _earlier_flushes(self) -> list[Flush]:
         """Return the flushes that the last run kept, without those that are read again."""
         said = [_flush(each) for each in self._before.get("flushes", [])]
-        marks = self._marks
-        return [f for f in said if f.jid not in marks or f.lsn <= marks[f.jid].again_after]
+        bounds = self._bounds
+        return [f for f in said if f.jid not in bounds or f.lsn <= bounds[f.jid].again_after]
 
     def _chunks(self) -> DataFrame:
         new = packed.read(
@@ -153,16 +153,16 @@ class _Run:
         name = self._before.get("kept")
         if name is None:
             return new
-        old = self._spark.read.schema(KEPT).parquet(self._commits.path(name))
+        old = self._spark.read.schema(UNFINISHED).parquet(self._commits.path(name))
         old = old.where("chunk is not null").select(*new.columns)
         if self._plan.again_after:
-            again = partial(packed.sifted, sift=partial(without_read_again, marks=self._marks))
+            again = partial(packed.sifted, sift=partial(without_read_again, bounds=self._bounds))
             old = old.mapInArrow(again, new.schema)
         return new.unionByName(old)
 
     def _write_rows(self, chunks: DataFrame, flushes: Sequence[Flush]) -> dict[str, int]:
         """Stage the rows; return how many are in each state, those that are final by `=state`."""
-        table = lifecycle(self._spark, chunks, flushes, self._marks, self._names)
+        table = lifecycle(self._spark, chunks, flushes, self._bounds, self._names)
         counts = Observation()
         each = [
             fn.count(fn.when((fn.col("state") == word) & (fn.col("final") == final), 1)).alias(
@@ -179,10 +179,11 @@ class _Run:
         )
         return {word: int(count) for word, count in counts.get.items() if count}
 
-    def _write_kept(self, chunks: DataFrame, flushes: Sequence[Flush]) -> str:
-        name = f"{_KEPT}{self._number}"
-        fold = partial(kept, flushes=flushes, marks=self._marks)
-        packed.folded(chunks, fold, KEPT).write.mode("overwrite").parquet(self._commits.path(name))
+    def _write_unfinished(self, chunks: DataFrame, flushes: Sequence[Flush]) -> str:
+        name = f"{_UNFINISHED_PREFIX}{self._number}"
+        fold = partial(unfinished, flushes=flushes, bounds=self._bounds)
+        table = packed.folded(chunks, fold, UNFINISHED)
+        table.write.mode("overwrite").parquet(self._commits.path(name))
         self._commits.sync(name)
         return name
 
@@ -198,7 +199,7 @@ class _Run:
             if row["item_first"] is not None:
                 first, last = items.get(jid, (row["item_first"], row["item_last"]))
                 items[jid] = min(first, row["item_first"]), max(last, row["item_last"])
-        left = flushes_to_keep(flushes, unsure, self._marks)
+        left = flushes_needed(flushes, unsure, self._bounds)
         return {
             "number": self._number, "kept": name, "read": as_json(self._plan.read),
             "names": {str(jid): name for jid, name in self._names.items()},
@@ -216,7 +217,7 @@ class _Run:
         open_files = [visible(each) for each in self._commits.staged_files() if not is_final(each)]
         said = {**state, "final": final, "open_files": open_files}
         before = self._before.get("open_files", [])
-        self._commits.commit(said, before, partial(_remove_kept, self._commits))
+        self._commits.commit(said, before, partial(_remove_unfinished, self._commits))
         states = {word: final.get(word, 0) + counts.get(word, 0) for word in _WORDS}
         facts = {
             "rows_written": sum(counts.values()),
@@ -230,8 +231,8 @@ def _flush(said: Mapping[str, Any]) -> Flush:
     return Flush(**{**said, "spared": tuple(said["spared"])})
 
 
-def _remove_kept(commits: JobCommits, state: State) -> None:
-    commits.remove_others(_KEPT, state["kept"])
+def _remove_unfinished(commits: JobCommits, state: State) -> None:
+    commits.remove_others(_UNFINISHED_PREFIX, state["kept"])
 
 
 def _outcome(
@@ -251,11 +252,11 @@ def _outcome(
 
 
 def lifecycle(
-    spark: SparkSession, chunks: DataFrame, flushes: Sequence[Flush], marks: Marks,
+    spark: SparkSession, chunks: DataFrame, flushes: Sequence[Flush], bounds: AllBounds,
     named: Mapping[int, tuple[Any, ...]],
 ) -> DataFrame:  # fmt: skip
     """Return one row for each item, from chunks that are `blocks.together`."""
-    table = packed.folded(chunks, partial(item_rows, flushes=flushes, marks=marks), ITEM_ROWS)
+    table = packed.folded(chunks, partial(item_rows, flushes=flushes, bounds=bounds), ITEM_ROWS)
     columns = "jid bigint, server string, queue string, generation bigint"
     known = spark.createDataFrame([(jid, *name) for jid, name in named.items()], columns)
     table = table.join(fn.broadcast(known), "jid")
@@ -267,13 +268,13 @@ def lifecycle(
     )  # fmt: skip
 
 
-def _marks(journals: Sequence[PlannedJournal], plan: Plan, before: State) -> dict[int, Mark]:
-    """Return the mark of each journal and child."""
+def _bounds(journals: Sequence[PlannedJournal], plan: Plan, before: State) -> dict[int, ReadBounds]:
+    """Return how far each journal and child was read before."""
     items = {int(jid): tuple(pair) for jid, pair in before.get("items", {}).items()}
-    found: dict[int, Mark] = {}
+    found: dict[int, ReadBounds] = {}
     for journal in journals:
         identity = journal.identity.hex()
         again = plan.again_after.get(identity, ITEM_MAX)
-        for jid in lines_of(journal):
-            found[jid] = Mark(plan.read[identity].synced, again, *items.get(jid, (0, 0)))
+        for jid in numbers_of(journal):
+            found[jid] = ReadBounds(plan.read[identity].synced, again, *items.get(jid, (0, 0)))
     return found

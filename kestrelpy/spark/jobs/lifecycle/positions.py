@@ -1,7 +1,7 @@
 """How far `lifecycle` has read each journal, so that the next run reads only what is new.
 
     lsn    1 ......... synced ... last          synced   a power cut takes no record up to here
-           |--- read, and kept ---|             last     the last record that was read
+           |------ read before ----|             last     the last record that was read
     next run:                      |--- read    the segment still reaches to `last`: go on there
              or:      |------------- read       it does not, so records after `synced` may be others
 
@@ -24,7 +24,7 @@ NOBODY = "-"  # a server without a name: an empty name makes no folder
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How far a journal was read; `stop` is the place after `last` in its segment, 0: unknown."""
+    """How far a journal was read; `stop` is the offset after `last` in its segment, 0: unknown."""
 
     server: str
     queue: str
@@ -38,11 +38,11 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReadBounds:
     """The state of a reader before this run: numbers of a journal or a child.
 
     - `synced`: a row with a later record may change.
-    - `again_after`: records after it are read again; those that were kept do not count.
+    - `again_after`: records after it are read again; those that the last run left do not count.
     - `item_first`, `item_last`: items with a put that was read before; 0: none.
     """
 
@@ -88,15 +88,15 @@ def what_is_new(history: History, known: Mapping[str, Read]) -> Plan:
 
 def _after(journal: PlannedJournal, before: Read) -> tuple[PlannedJournal, int]:
     """Return the journal without what was read, and the lsn after which it is read again."""
-    place = next((s for s in journal.splits if _is_at(s, before)), None)
-    if place is None or place.lsn_last < before.last:
+    last = next((s for s in journal.splits if _is_at(s, before)), None)
+    if last is None or last.lsn_last < before.last:
         splits = [s.only(before.synced + 1, ITEM_MAX) for s in journal.splits
                   if s.lsn_last > before.synced]  # fmt: skip
         is_whole = journal.whole_from <= before.synced + 1
         return replace(journal, splits=splits), before.synced if is_whole else ITEM_MAX
     splits = []
     for split in journal.splits:
-        if split is place and before.stop and before.stop < (split.stop or split.size):
+        if split is last and before.stop and before.stop < (split.stop or split.size):
             split = replace(split, start=before.stop, lsn_first=before.last + 1)
         if split.lsn_last > before.last:
             splits.append(split.only(before.last + 1, ITEM_MAX))
@@ -133,12 +133,12 @@ def names(journals: Iterable[PlannedJournal]) -> dict[int, tuple[str, str, int]]
         jid, server = ev.jid_of(j.identity), j.server or NOBODY
         found[jid] = (server, j.queue, j.generation)
         for child in children(j.reader_names):
-            line = ev.reader_jid(jid, child.reader)
-            found[line] = (server, f"{j.queue}+{child.name}", j.generation)
+            queue = f"{j.queue}+{child.name}"
+            found[ev.reader_jid(jid, child.reader)] = (server, queue, j.generation)
     return found
 
 
-def lines_of(journal: PlannedJournal) -> list[int]:
+def numbers_of(journal: PlannedJournal) -> list[int]:
     """Return the numbers of a journal and its children."""
     jid = ev.jid_of(journal.identity)
     return [jid, *(ev.reader_jid(jid, c.reader) for c in children(journal.reader_names))]

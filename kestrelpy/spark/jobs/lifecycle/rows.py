@@ -1,17 +1,17 @@
-"""The rows of `lifecycle`, without names, and the records that a run keeps for the next one.
+"""The rows of `lifecycle`, without names, and the records that a run leaves for the next one.
 
     its records, by lsn     put   return   dead   ...   confirm
                              │       └──────┴── deliveries ─┘ with begin and end
                              └─dwell_ms─▶ first begun              service_ms: of the last
 
     chunks of this run ─┬─ `item_rows` ──▶ rows, final or not; a value that no record has is null
-                        └─ `kept`      ──▶ records of the items that are not final
-    next run:  kept records + new records ──▶ the same rows as from the whole history
+                        └─ `unfinished` ─▶ records of the items that are not final
+    next run:  these records + new records ──▶ the same rows as from the whole history
 
 An item is final once a record ended it, and no power cut can take a record of it. Flushed is as
 good as ended, unless the item was delayed or given back: then the flush may have spared it.
 
-One rule: a run with the kept records makes the row that a run over the whole history makes.
+One rule: a run with these records makes the row that a run over the whole history makes.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events, Flush
 from kestrelpy.spark.jobs.common.items import Items, Sorted
-from kestrelpy.spark.jobs.lifecycle.positions import Mark
+from kestrelpy.spark.jobs.lifecycle.positions import ReadBounds
 
 # `item_first`, `item_last`: items with a put, of rows without a chunk. `unsure`: the first item of
 # the chunk that a confirm of all up to a marker reached, or spared.
-KEPT: Final = (
+UNFINISHED: Final = (
     "jid bigint, block bigint, flushes bigint, chunk binary, unsure bigint, item_first bigint, "
     "item_last bigint"
 )
 _SCHEMA: Final = pa.schema([
     (each.split()[0], pa.binary() if each.endswith("binary") else pa.int64())
-    for each in KEPT.split(", ")
+    for each in UNFINISHED.split(", ")
 ])  # fmt: skip
-Marks = Mapping[int, Mark]
+AllBounds = Mapping[int, ReadBounds]
 
 
 @dataclass(frozen=True, slots=True)
-class CarryVerdict:
+class ItemVerdict:
     """Which items count, are final, and may have been spared by a flush that seems to reach them.
 
     An item does not count if it was final before this run: a late record says nothing new.
@@ -58,11 +58,13 @@ class CarryVerdict:
     unsure: Bools
 
 
-def judged(records: Sorted, items: Items, flushes: Sequence[Flush], marks: Marks) -> CarryVerdict:
-    """Judge the items of these records."""
+def verdict_on(
+    records: Sorted, items: Items, flushes: Sequence[Flush], bounds: AllBounds
+) -> ItemVerdict:
+    """Return which items of these records count, are final, and may have been spared."""
     last_lsn = np.maximum.reduceat(records.events.lsn, records.starts)
     synced, first, last = (
-        _of_each(items.jid, {jid: getattr(mark, name) for jid, mark in marks.items()})
+        _of_each(items.jid, {jid: getattr(each, name) for jid, each in bounds.items()})
         for name in ("synced", "item_first", "item_last")
     )
     flushed, out_of_order = items.flushed_lsn > 0, (items.release_lsn > 0) | (items.back_lsn > 0)
@@ -72,7 +74,7 @@ def judged(records: Sorted, items: Items, flushes: Sequence[Flush], marks: Marks
     is_final &= items.flushed_lsn <= synced
     was_final = (items.count("puts") == 0) & (first > 0) & (items.item >= first)
     was_final &= items.item <= last
-    return CarryVerdict(~was_final, is_final, unsure)
+    return ItemVerdict(~was_final, is_final, unsure)
 
 
 def _reached_by_upto(items: Items, flushes: Sequence[Flush]) -> Bools:
@@ -85,20 +87,20 @@ def _reached_by_upto(items: Items, flushes: Sequence[Flush]) -> Bools:
 
 
 def _of_each(jids: Ints, values: Mapping[int, int]) -> Ints:
-    known, places = np.unique(jids, return_inverse=True)
-    found: Ints = np.array([values.get(jid, 0) for jid in known.tolist()], np.int64)[places]
+    known, positions = np.unique(jids, return_inverse=True)
+    found: Ints = np.array([values.get(jid, 0) for jid in known.tolist()], np.int64)[positions]
     return found
 
 
-def without_read_again(events: Events, marks: Marks) -> Events:
-    """Return kept records without those that are read again."""
-    after = _of_each(events.jid, {jid: mark.again_after for jid, mark in marks.items()})
-    known = np.isin(events.jid, np.array([*marks], np.int64))
+def without_read_again(events: Events, bounds: AllBounds) -> Events:
+    """Return the records of the last run without those that are read again."""
+    after = _of_each(events.jid, {jid: each.again_after for jid, each in bounds.items()})
+    known = np.isin(events.jid, np.array([*bounds], np.int64))
     return events.pick((events.lsn <= after) | ~known)
 
 
 def each_once(events: Events) -> Events:
-    """Return the events, each once: a kept record may be in a compacted segment as well."""
+    """Return each event once: a record of the last run may be in a compacted segment as well."""
     order = np.lexsort((events.kind, events.lsn, events.item, events.jid))
     columns = (events.jid, events.item, events.lsn, events.kind)
     is_new = np.ones(len(order), np.bool_)
@@ -111,13 +113,15 @@ def each_once(events: Events) -> Events:
     return events.pick(order[is_new])
 
 
-def kept(events: Events, flushes: Sequence[Flush], marks: Marks) -> pa.RecordBatch | None:
-    """Return the records to keep, as KEPT."""
+def unfinished(
+    events: Events, flushes: Sequence[Flush], bounds: AllBounds
+) -> pa.RecordBatch | None:
+    """Return the records of the items that are not final, as UNFINISHED."""
     records = Sorted(each_once(events))
     if not len(records):
         return None
     items = records.items(flushes)
-    verdict = judged(records, items, flushes, marks)
+    verdict = verdict_on(records, items, flushes, bounds)
     stays = verdict.counts & ~verdict.final
     counts = np.diff(np.append(records.starts, len(records.events)))
     stays_each = np.repeat(stays, counts)
@@ -141,17 +145,17 @@ def _row(jid: int, **said: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([values], schema=_SCHEMA)
 
 
-def flushes_to_keep(
-    flushes: Sequence[Flush], unsure: Mapping[int, int], marks: Marks
+def flushes_needed(
+    flushes: Sequence[Flush], unsure: Mapping[int, int], bounds: AllBounds
 ) -> list[Flush]:
     """Return the flushes that the next run needs; `unsure`: the first such item of each reader.
 
     These are the ones that a power cut could take, and those that may have spared an item. No other
-    reached a kept item, and no later record changes that.
+    reached an unfinished item, and no later record changes that.
     """
     return [
         each for each in flushes
-        if (each.jid in marks and each.lsn > marks[each.jid].synced)
+        if (each.jid in bounds and each.lsn > bounds[each.jid].synced)
         or (each.is_upto and each.last >= unsure.get(each.jid, ITEM_MAX))
     ]  # fmt: skip
 
@@ -178,7 +182,7 @@ _NAMES: Final = tuple(re.findall(r"(\w+) \w+", ITEM_ROWS))
 _OF_PUT: Final = ("key", "origin", "bytes", "flags", "expires")
 
 
-def item_rows(events: Events, flushes: Sequence[Flush], marks: Marks) -> pa.RecordBatch | None:
+def item_rows(events: Events, flushes: Sequence[Flush], bounds: AllBounds) -> pa.RecordBatch | None:
     """Return a row for each item that counts, with the columns of ITEM_ROWS; None: there is none.
 
     `flushes` rise by lsn. A row is `final` if no later record can change it.
@@ -193,7 +197,7 @@ def item_rows(events: Events, flushes: Sequence[Flush], marks: Marks) -> pa.Reco
     opened_ms = records.at(confirm, records.events.opened_ms)
     is_dwell = (items.first_lsn > 0) & (items.before == 0) & (put >= 0)
     flushed_ms = np.where(items.count("ends") == 0, items.flushed_ms, 0)
-    verdict = judged(records, items, flushes, marks)
+    verdict = verdict_on(records, items, flushes, bounds)
     columns = {
         "jid": items.jid,
         "item": items.item,

@@ -72,7 +72,7 @@ def test_places_of_one_journal_are_one_group_and_another_journal_another() -> No
 
     groups, problems = grouped(disk, "a/jobs.1", "b/jobs.1", "c/jobs.1")
 
-    assert [[each.place.folder for each in group] for group in groups] == [
+    assert [[each.location.folder for each in group] for group in groups] == [
         ["a/jobs.1", "b/jobs.1"], ["c/jobs.1"],
     ]  # fmt: skip
     assert problems == []
@@ -85,7 +85,7 @@ def test_a_place_that_went_on_otherwise_is_not_mixed_in() -> None:
 
     groups, problems = grouped(disk, "a/jobs.1", "b/jobs.1")
 
-    assert [[each.place.folder for each in group] for group in groups] == [["a/jobs.1"]]
+    assert [[each.location.folder for each in group] for group in groups] == [["a/jobs.1"]]
     (problem,) = problems
     assert problem.sentence.startswith("b/jobs.1: goes on otherwise than a/jobs.1")
 

@@ -25,8 +25,8 @@ def test_an_offset_is_versioned_json_with_sorted_keys() -> None:
 
 def test_an_offset_comes_back_as_it_was() -> None:
     assert parse_position(json.loads(json.dumps(POSITION.as_json()))) == POSITION
-    assert POSITION.place("s2", "a") == ReadPosition(2, 9)
-    assert POSITION.place("s2", "x") is POSITION.place("x", "a") is None
+    assert POSITION.of("s2", "a") == ReadPosition(2, 9)
+    assert POSITION.of("s2", "x") is POSITION.of("x", "a") is None
 
 
 def test_an_offset_of_a_later_version_or_of_something_else_is_refused() -> None:

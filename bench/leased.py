@@ -1,7 +1,7 @@
-"""Many large items lent at once, and all of them given back: what that takes in memory.
+"""The memory that many large items take while all are leased at once, and after all came back.
 
-The one rule: every item is lent before memory is looked at, and every one is fetched once more
-after it came back.
+One rule: every item is leased before memory is measured, and each is fetched again after it came
+back.
 """
 
 from bench.daemon import Daemon, Line
@@ -13,10 +13,10 @@ BODY_BYTES = 10 << 10
 AT_ONCE = 100  # requests sent before their answers are read
 
 
-def lent(bench: Bench) -> list[Figure]:
-    """All figures."""
+def leased(bench: Bench) -> list[Figure]:
+    """Return all figures."""
     items = bench.sizes.lent_items
-    where = f"{items:,} x 10 KiB lent at once"
+    where = f"{items:,} x 10 KiB leased at once"
     config = f'[server]\nmax_open_reads = {items}\n[queue_defaults]\nlease = "none"\n'
     with Daemon(bench.parent, bench.python, config) as daemon:
         empty = daemon.memory_bytes()
@@ -27,7 +27,7 @@ def lent(bench: Bench) -> list[Figure]:
         holder = daemon.connect()
         _fetch(holder, b"get jobs/open\r\n", items)
         held = daemon.memory_bytes()
-        bench.say(f"{where}: all are")
+        bench.say(f"{where}: all are leased")
         holder.close()
         line = daemon.connect()
         _fetch(line, b"get jobs/t=5s\r\n", items)
@@ -36,7 +36,7 @@ def lent(bench: Bench) -> list[Figure]:
             Figure(where, name, (found - empty) / MIB, "MiB", at_most=Goals.memory_mib)
             for name, found in {
                 "memory above the empty daemon while they wait": waiting,
-                "while they are lent": held,
+                "while they are leased": held,
                 "after they came back and were taken": daemon.memory_bytes(),
                 "the most": daemon.memory_bytes("VmHWM"),
             }.items()
@@ -44,7 +44,7 @@ def lent(bench: Bench) -> list[Figure]:
 
 
 def _fetch(line: Line, request: bytes, items: int) -> None:
-    """So many items, one after the other."""
+    """Fetch `items` items, one after the other."""
     for first in range(0, items, AT_ONCE):
         count = min(AT_ONCE, items - first)
         line.send(request * count)
