@@ -74,9 +74,13 @@ def as_toml(block: QueueBlock) -> bytes:
     lines = []
     for name, setting in SETTINGS.items():
         if name in block.model_fields_set:
-            value = _in_words(setting, getattr(block, name))
-            lines.append(f"{setting.key} = {_as_toml(value)}\n")
+            lines.append(line_of(setting, getattr(block, name)) + "\n")
     return "".join(lines).encode()
+
+
+def line_of(setting: Setting, value: object) -> str:
+    """Return the line of a file that gives this value to a setting."""
+    return f"{setting.key} = {_as_toml(_in_words(setting, value))}"
 
 
 def settings_in_force(

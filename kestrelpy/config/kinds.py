@@ -5,6 +5,7 @@ One rule: a value that passes here is allowed; a refusal lists all that would ha
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -14,10 +15,16 @@ from journal.engine import is_address, why_no_address
 from kestrelpy import durations
 from kestrelpy.config.keying import FIELDS_FORM, read_fields
 from kestrelpy.config.retaining import RETAIN_FORM, Retain, read_retain
-from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size_bytes
+from kestrelpy.durations import (
+    format_duration_ms,
+    format_size_bytes,
+    parse_duration_ms,
+    parse_size_bytes,
+)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
 _TIMES_MAX: Final = 1000
+_TAKEOVER_MS: Final = (200, 3_600_000)
 _PROJECT_LENGTH_MAX: Final = 256
 _MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire as well
 
@@ -28,17 +35,31 @@ class Words(str):
     __slots__ = ()
 
 
-def kind(allowed: str, read: Callable[[Any], Any], *, none: bool = False) -> PlainValidator:
-    """Return a kind of value: what `read` takes, and "none" if asked; a refusal says all of it."""
-    allowed += ', or "none"' if none else ""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Read a value of a kind. A refusal names all `allowed` values; `brief` is shorter: it leaves
+    out a form that all values of a unit have, and bounds that nobody meets."""
 
-    def check(value: object) -> object:
+    read: Callable[[Any], Any]
+    allowed: str
+    brief: str
+    none: bool
+
+    def __call__(self, value: object) -> object:
+        """Return the value as the settings have it; raise ValueError."""
         try:
-            return None if none and value == "none" else read(value)
+            return None if self.none and value == "none" else self.read(value)
         except (LookupError, TypeError, ValueError):
-            raise ValueError(f"must be {allowed}") from None
+            raise ValueError(f"must be {self.allowed}") from None
 
-    return PlainValidator(check)
+
+def kind(
+    allowed: str, read: Callable[[Any], Any], *, none: bool = False, brief: str = ""
+) -> PlainValidator:
+    """Return a kind of value: what `read` takes, and "none" if asked. `brief`, or else `allowed`,
+    is what kestrelpy.toml says of it."""
+    more = ', or "none"' if none else ""
+    return PlainValidator(Reader(read, allowed + more, (brief or allowed) + more, none))
 
 
 class NoneWord(NamedTuple):
@@ -142,7 +163,7 @@ def _read_time(value: str) -> int:
 
 
 def _read_takeover(value: str) -> int:
-    return _within(200, 3_600_000, parse_duration_ms(value))
+    return _within(*_TAKEOVER_MS, parse_duration_ms(value))
 
 
 def _read_time_or_zero(value: str) -> int:
@@ -173,24 +194,36 @@ def _read_queue(value: str) -> str:
 
 
 def _read_port_or_off(value: object) -> int | None:
-    return None if value == "off" else _within(0, 65535, _read_number(value))
+    return None if value == _OFF.none else _within(0, 65535, _read_number(value))
 
 
 def _number(low: int, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
     allowed = f"a whole number from {low} to {high}"
-    return kind(allowed, lambda value: _within(low, high, _read_number(value)), none=none)
+    brief = f"a whole number from {low}" if high == _MAX_NUMBER else allowed
+    return kind(
+        allowed, lambda value: _within(low, high, _read_number(value)), none=none, brief=brief
+    )
 
 
 def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
-    bounds = f"from {format_size_bytes(low)} to {format_size_bytes(high)}"
-    allowed = f"a size {bounds}: {durations.SIZE_FORM}"
-    return kind(allowed, lambda value: _within(low, high, parse_size_bytes(value)), none=none)
+    bounds = f" from {format_size_bytes(low)} to {format_size_bytes(high)}"
+    return kind(
+        f"a size{bounds}: {durations.SIZE_FORM}",
+        lambda value: _within(low, high, parse_size_bytes(value)),
+        none=none, brief="a size" if high == _MAX_NUMBER else f"a size{bounds}",
+    )  # fmt: skip
 
 
-_TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
-_TAKEOVER: Final = f"a duration from 200ms to 1h: {durations.DURATION_FORM}"
-_TIME_OR_ZERO: Final = f"a duration from 0ms to 36500d: {durations.DURATION_FORM}"
+def _time(low_ms: int = 1, high_ms: int = durations.MAX_DURATION_MS) -> str:
+    bounds = f"{format_duration_ms(low_ms)} to {format_duration_ms(high_ms)}"
+    return f"a duration from {bounds}: {durations.DURATION_FORM}"
+
+
+_DURATION: Final = "a duration"
+_TIME: Final = _time()
 _FOREVER: Final = NoneWord("forever")
+_OFF: Final = NoneWord("off")
+_SYNC: Final = '"always", "never"'
 _CONFIRMS: Final = TwoWords("written", "synced")
 _KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
 _KEY_MATCH: Final = TwoWords("pair", "any")
@@ -206,17 +239,23 @@ BytesOrNone = Annotated[int | None, _size(none=True)]
 ItemBytes = Annotated[int, _size(1, GIB)]
 SegmentBytes = Annotated[int, _size(16 * KIB, GIB)]
 BatchBytes = Annotated[int, _size(4 * KIB, GIB)]
-MsOrNone = Annotated[int | None, kind(_TIME, _read_time, none=True)]
-Ms = Annotated[int, kind(_TIME, _read_time)]
-TakeoverMs = Annotated[int, kind(_TAKEOVER, _read_takeover)]
-MsOrZero = Annotated[int, kind(_TIME_OR_ZERO, _read_time_or_zero)]
+MsOrNone = Annotated[int | None, kind(_TIME, _read_time, none=True, brief=_DURATION)]
+Ms = Annotated[int, kind(_TIME, _read_time, brief=_DURATION)]
+TakeoverMs = Annotated[
+    int,
+    kind(_time(*_TAKEOVER_MS), _read_takeover, brief="a duration from 200ms to 1h"),
+]
+MsOrZero = Annotated[int, kind(_time(0), _read_time_or_zero, brief=_DURATION)]
 Times = Annotated[float, kind(f"a number from 1 to {_TIMES_MAX}, decimals allowed", _read_times)]
-SyncWord = Annotated[Sync, kind(f'"always", "never" or {_TIME}', _read_sync)]
+SyncWord = Annotated[Sync, kind(f'{_SYNC} or {_TIME}', _read_sync, brief=f"{_SYNC} or {_DURATION}")]
 Confirms = Annotated[bool, _either(_CONFIRMS), _CONFIRMS]
 KeyFormat = Annotated[
     str | None, kind('"json", "msgpack"', _KEY_FORMATS.__getitem__, none=True)
 ]
-KeyFields = Annotated[tuple[str, ...] | None, kind(FIELDS_FORM, _read_fields, none=True)]
+KeyFields = Annotated[
+    tuple[str, ...] | None,
+    kind(FIELDS_FORM, _read_fields, none=True, brief="a list of fields"),
+]
 KeyMatch = Annotated[bool, _either(_KEY_MATCH), _KEY_MATCH]
 KeyMissing = Annotated[bool, _either(_KEY_MISSING), _KEY_MISSING]
 Dedupe = Annotated[bool, _either(_DEDUPE), _DEDUPE]
@@ -224,10 +263,12 @@ Truth = Annotated[bool, kind("true or false", _read_truth)]
 QueueOrNone = Annotated[
     str | None,
     kind("a queue's name (1 to 128 printable ASCII characters, no blank, / or +)", _read_queue,
-          none=True),
+          none=True, brief="a queue"),
 ]  # fmt: skip
 PathOrNone = Annotated[Path | None, kind("a path", _read_path, none=True)]
-DataDir = Annotated[Path, kind("a path; an engine is named by [fleet] engine", _read_data_dir)]
+DataDir = Annotated[
+    Path, kind("a path; an engine is named by [fleet] engine", _read_data_dir, brief="a path")
+]
 HostNames = Annotated[
     tuple[str, ...], kind('a list of host names, for instance ["queue.example"]', _read_hosts)
 ]
@@ -239,12 +280,13 @@ EngineOrNone = Annotated[
     str | None,
     kind(
         'an address of PostgreSQL, "postgresql://user@host/database", a password in it '
-        "percent-encoded", _read_engine, none=True,
+        "percent-encoded", _read_engine, none=True, brief="an address of PostgreSQL",
     ),
 ]
 MemberOrNone = Annotated[
     str | None,
-    kind("a name of 1 to 128 printable ASCII characters, no blank", _read_member, none=True),
+    kind("a name of 1 to 128 printable ASCII characters, no blank", _read_member, none=True,
+         brief="a name"),
 ]
 UrlOrNone = Annotated[
     str | None, kind('an address like "http://db1:8008"', _read_url, none=True)
@@ -252,9 +294,15 @@ UrlOrNone = Annotated[
 HostName = Annotated[str, kind("a host name or an address", _read_host)]
 Port = Annotated[int, _number(0, 65535)]
 PortOrOff = Annotated[
-    int | None, kind('a whole number from 0 to 65535, or "off"', _read_port_or_off)
+    int | None, kind(f'a whole number from 0 to 65535, or "{_OFF.none}"', _read_port_or_off), _OFF
 ]
 MsOrForever = Annotated[
-    int | None, kind(f'{_TIME}, or "{_FOREVER.none}"', _read_time_or_forever), _FOREVER
+    int | None,
+    kind(f'{_TIME}, or "{_FOREVER.none}"', _read_time_or_forever,
+         brief=f'{_DURATION}, or "{_FOREVER.none}"'),
+    _FOREVER,
+]  # fmt: skip
+Retaining = Annotated[
+    Retain,
+    kind(RETAIN_FORM, read_retain, brief='a duration, a size, "forever", or "none"'),
 ]
-Retaining = Annotated[Retain, kind(RETAIN_FORM, read_retain)]

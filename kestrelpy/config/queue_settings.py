@@ -4,12 +4,14 @@
     max_leased: CountOrNone = _CORE.max_leased
     key in the file     allowed values    default, that of the core's policy
 
-`SettingRow` adds what the line cannot say otherwise. kestrelpy.toml explains each setting.
+`SettingRow` adds what the line cannot say otherwise. The text below the line is its text in
+kestrelpy.toml, which `python -m tests.support.settings_file` makes of these lines.
 
 One rule: a fan-out child, `[queues."orders+audit"]`, has limits of its own for its leases; each
 setting of the log and of sets (`of_log`) is that of its parent.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self, get_type_hints
 
@@ -64,47 +66,129 @@ class QueueSettings:
     """The settings in force for one queue; None means no limit."""
 
     lease_ms: MsOrNone = _CORE.lease_ms
+    """How long an open item stays lent before it goes to another client. "none": until hang-up."""
     max_items: CountOrNone = _CORE.max_items
+    """The most ready and delayed items; a queue at its limit answers NOT_STORED."""
     max_bytes: BytesOrNone = _CORE.max_bytes
+    """The most bytes of ready and delayed items; a queue at its limit answers NOT_STORED."""
     max_item_bytes: Annotated[ItemBytes, SettingRow("max_item_size", of_log=True)] = (
         _CORE.max_item_bytes
     )
+    """A larger item is refused."""
     max_memory_bytes: Annotated[Bytes, SettingRow("max_memory")] = _CORE.max_memory_bytes
+    """The most memory for this queue's bodies. Beyond it they wait on disk. A queue with durable =
+    false has no disk: its limit is max_bytes.
+    """
     discard_old_when_full: Truth = _CORE.discard_old_when_full
+    """Whether a queue at its limit drops its oldest item, which is lost, instead of refusing the
+    new one.
+    """
     max_age_ms: MsOrNone = _CORE.max_age_ms
+    """The longest an item may live, from being stored; it expires then."""
     max_queue_age_ms: Annotated[MsOrNone, _LOG] = _CORE.max_queue_age_ms
+    """A queue is deleted that is empty, has no children and is older than this. So is a child, with
+    its items, that no client has used for so long (a waiter or a lease is a use; a child with a
+    block of its own stays).
+    """
     sync: Annotated[SyncWord, _LOG] = "always"
+    """When STORED is said: "always" after the item was synced to disk. With a duration or "never"
+    it does not wait, and a power cut loses what was not synced yet (a duration: at most that long
+    ago).
+    """
     sync_in_turn: Annotated[
         Truth,
         SettingRow(of_log=True, operators=f"is a risk for all other queues and {_NOT_DECLARED}"),
     ] = _CORE.sync_in_turn
+    """Whether a sync of this queue runs at once and not on a thread, which is faster for a single
+    client. While it runs the server answers nobody: a disk that hangs stops every queue and every
+    client. After a sync of 10 ms all of them run on threads for a minute.
+    """
     confirms_synced: Annotated[Confirms, SettingRow("confirms")] = _CORE.confirms_synced
+    """What a confirm waits for: "written" to the file (after a power cut the item may come back),
+    or "synced" (it does not).
+    """
     durable: Annotated[Truth, _LOG] = _CORE.durable
+    """false: the queue lives in memory only and is gone after a restart. Not together with sync or
+    confirms. A queue stays what it is until it is deleted.
+    """
     max_leased: CountOrNone = _CORE.max_leased
+    """The most items lent at once, over all consumers. 1: strictly one after the other."""
     max_attempts: CountOrNone = _CORE.max_attempts
+    """Deliveries that may fail before an item becomes a dead letter. "none": it never does."""
     retry_delay_ms: MsOrZero = _CORE.retry_delay_ms
+    """How long an item waits that was given back and counted (abort, a hang-up, the end of its
+    lease) before it is offered again; 0ms: it is next. A client that gives it back with delay= or
+    at=, or by defer, decides for itself.
+    """
     retry_backoff: Times = _CORE.retry_backoff
+    """Each attempt waits so many times as long as the one before."""
     retry_delay_max_ms: Ms = _CORE.retry_delay_max_ms
+    """The longest that retry_backoff makes of retry_delay."""
     key_format: Annotated[KeyFormat, _LOG] = None
+    """How messages are read that have their key in their fields. While an item is lent, items with
+    the same key wait and others are delivered. A producer may also name the key when it stores an
+    item (set jobs/key=A,B). The five settings of keys change only while the queue is empty.
+    """
     key: Annotated[KeyFields, _LOG] = None
+    """The fields of a message that make its key, by name or by JSON pointer, say ["src_id",
+    "/to/id"].
+    """
     key_matches_any: Annotated[KeyMatch, SettingRow("key_match", of_log=True)] = False
+    """Which keys are the same: "pair", the whole of both; "any", one value that both have is
+    enough.
+    """
     key_unordered: Annotated[Truth, _LOG] = False
+    """true: A,B is the same key as B,A."""
     key_is_free: Annotated[KeyMissing, SettingRow("key_missing", of_log=True)] = False
+    """A message without these fields is refused ("reject"), or has no key ("free")."""
     expire_to: QueueOrNone = None
+    """The queue to which expired items go instead of ending: exactly once, whatever crashes. An
+    item that such a queue refuses becomes a dead letter and is tried again. No cycle is allowed: a
+    queue that is named here for all queues needs a block of its own that says "none". "none":
+    expired items are gone.
+    """
     dead_letter_to: QueueOrNone = None
+    """The queue to which dead letters go, in the same way. "none": they stay dead letters of this
+    queue.
+    """
     dead_letter_age_ms: MsOrNone = _CORE.dead_letter_age_ms
+    """How long a dead letter lives in the queue of dead_letter_to. "none": it does not expire
+    there, whatever life it had left, unless max_age of that queue says so.
+    """
     dedupe_same_body: Annotated[Dedupe, SettingRow("dedupe", of_log=True)] = (
         _CORE.dedupe_same_body
     )
+    """A repeated id with another body, or another key: "id", a repetition like any other, whose
+    body is not looked at; "same body", a mistake (CLIENT_ERROR). Over HTTP it is 422 either way.
+    """
     dedupe_window_ms: Annotated[MsOrForever, _LOG] = _CORE.dedupe_window_ms
+    """How long the id of a set is remembered (set jobs/id=4711): the same id within that time is a
+    repetition, and stored once. Also how long, after the last item under a key, the queue remembers
+    how many were written there (unless retain keeps them for good).
+    """
     scope_window_ms: Annotated[MsOrForever, _LOG] = _CORE.scope_window_ms
+    """How long a scope of ids (set jobs/id=1/scope=s1/epoch=7) is remembered, from its last use."""
     retain: Annotated[Retaining, _LOG] = NOT_RETAINED
+    """How long done items stay readable for observers, by marker: a duration since an item was
+    stored (an item that is not done by then stays until it is), or a size of the journal (beyond it
+    the oldest done items go). "none": an item goes when it is done.
+    """
     fanout_only: Annotated[Truth, _LOG] = _CORE.fanout_only
+    """Fan-out: orders+audit reads all items of orders, in a line of its own. true: orders stores
+    nothing for itself, its children see everything.
+    """
     fanout_create: Annotated[Truth, _LOG] = _CORE.fanout_create
+    """Whether the first mention of a child makes it. false: only those with a block of their own
+    exist.
+    """
     archive_to: Annotated[
         PathOrNone,
         SettingRow(of_log=True, operators=f"is a path on the server and {_NOT_DECLARED}"),
     ] = None
+    """A directory where segment files stay when the journal is done with them: a history to look
+    into with `kestrelpy journal`. Nobody but you tidies it up. It is on the same disk as data_dir
+    and outside it, relative to this file; a start makes it. "none": they are used again or removed.
+    """
 
     def away_from(self, name: str) -> Self:
         """Return the same settings without this queue as a target."""
@@ -130,21 +214,29 @@ class Setting(NamedTuple):
     none: str
 
 
+def setting_of(attribute: str, key: str, kind: object, marks: Iterable[object]) -> Setting:
+    """Return a setting; its kind has these marks."""
+    row, words, none = SettingRow(), None, "none"
+    for mark in marks:
+        if isinstance(mark, SettingRow):
+            row = mark
+        elif isinstance(mark, TwoWords):
+            words = mark
+        elif isinstance(mark, NoneWord):
+            none = mark.none
+    return Setting(attribute, row.key or key, kind, row.of_log, row.operators, words, none)
+
+
 def _settings() -> dict[str, Setting]:
     """Return the settings by attribute, in their order."""
-    kinds, found = get_type_hints(QueueSettings, include_extras=True), dict[str, Setting]()
-    for name in (field.name for field in fields(QueueSettings)):
-        row, words, none = SettingRow(), None, "none"
-        for mark in getattr(kinds[name], "__metadata__", ()):
-            if isinstance(mark, SettingRow):
-                row = mark
-            elif isinstance(mark, TwoWords):
-                words = mark
-            elif isinstance(mark, NoneWord):
-                none = mark.none
-        key = row.key or name.removesuffix("_ms")
-        found[name] = Setting(name, key, kinds[name], row.of_log, row.operators, words, none)
-    return found
+    kinds = get_type_hints(QueueSettings, include_extras=True)
+    return {
+        each.name: setting_of(
+            each.name, each.name.removesuffix("_ms"), kinds[each.name],
+            getattr(kinds[each.name], "__metadata__", ()),
+        )
+        for each in fields(QueueSettings)
+    }  # fmt: skip
 
 
 SETTINGS: Final = _settings()

@@ -7,8 +7,9 @@ One rule: a fan-out child has limits of its own; every setting of the log is its
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self, TypeVar, get_args
 
 import pydantic
 from pydantic import Field
@@ -52,48 +53,106 @@ from kestrelpy.config.users import UserBlock
 from kestrelpy.durations import format_size_bytes
 
 _TLS_CERT: Final = ("tls_cert", "tls_key")
-TLS_FILES: Final = (*_TLS_CERT, "tls_client_ca")
 Place = tuple[str, ...]  # the place of a value: (section, key) or ("queues", name, key)
 
 
 _AnySection = TypeVar("_AnySection", bound=Section)
 
 
-AT_START: Final = "no reload applies it"  # the mark of such a setting
+AT_START: Final = "no reload applies it"  # the mark of such a setting, or of a whole section
 _EVERY: Final = frozenset({"0.0.0.0", "::", ""})  # hosts that are every address
 
 
 class ServerConfig(Section):
-    """`[server]`: the process, its listeners and the limits of one connection; each is one line."""
+    """`[server]`: the process, its listeners and the limits of one connection.
+
+    Each setting is one line: key, allowed values, default, and `AT_START`. The text below a line is
+    its text in kestrelpy.toml: `python -m tests.support.settings_file` makes the file of them.
+    """
 
     host: Annotated[HostName, AT_START] = "127.0.0.1"
+    """The address where clients connect, a name or a number. A start refuses one that other
+    machines reach, unless [auth] names users or insecure is true.
+    """
     port: Annotated[Port, AT_START] = 22133
+    """The port of the memcache protocol. 0 takes any free one."""
     socket: Annotated[PathOrNone, AT_START] = None
+    """A Unix socket beside the port, relative to this file. Whoever may use the file needs no
+    login, and up to 8 connections come beyond max_connections, so that an administrator gets in.
+    """
     text_port: Annotated[PortOrOff, AT_START] = None
+    """A port on the same host for Kestrel's simple text protocol, in which requests and items are
+    lines. It has no login, and is refused together with [auth].
+    """
     http_host: Annotated[HostName, AT_START] = "127.0.0.1"
+    """The address of HTTP (docs/http.md), as host is that of the other listeners."""
     http_port: Annotated[PortOrOff, AT_START] = 2223
+    """The port of HTTP."""
     http_allowed_hosts: Annotated[HostNames, AT_START] = ()
+    """Other names of this server, behind a proxy for instance. A browser that names the server in
+    another way gets no answer; localhost and the address itself are always allowed.
+    """
     default_project: Annotated[ProjectOrNone, AT_START] = None
+    """The project of the messaging API whose queues have no prefix: its queue jobs is the queue
+    jobs of every other client. The queue jobs of each other project P is named P:jobs.
+    """
     insecure: Truth = False
+    """Whether a server without [auth] may listen where other machines reach it. true says that the
+    network in front of it is yours, and that anybody there may read and delete everything.
+    """
     tls_cert: PathOrNone = None
+    """TLS on port and http_port: the certificate with its chain, PEM. A reload takes this file and
+    that of the key again for new connections; only a start begins or ends TLS.
+    """
     tls_key: PathOrNone = None
+    """The key of tls_cert, PEM."""
     tls_client_ca: Annotated[PathOrNone, AT_START] = None
+    """Only clients with a certificate of this authority are let in."""
     data_dir: Annotated[DataDir, AT_START] = Path("data")
+    """Where the journals live, relative to this file; without a file, to the working directory. It
+    is for the owner of the process alone (0700, its files 0600), whatever the umask says.
+    """
     max_connections: Count = 10_000
+    """More connections than this are refused. It is lowered to what fits: of the files that the
+    process may open (ulimit -Hn) a part is for the journals. One line in the log has both numbers.
+    """
     max_queues: Count = 10_000
+    """More queues than this are not created."""
     # Bodies of at most four busy queues; a machine with 1 GiB has as much left over.
     max_memory_bytes: Bytes = Field(default=256 * MIB, alias="max_memory")
+    """The most memory for the bodies of all queues together; beyond it items wait on disk, and are
+    read back in time for their turn. The default holds four busy queues at their own max_memory.
+    """
     # Requests and replies in flight: half of the waiting items, and sixteen of the largest items.
     max_connection_memory_bytes: Bytes = Field(default=128 * MIB, alias="max_connection_memory")
+    """The most memory for requests on their way in and answers on their way out, over all
+    connections. Beyond it large ones (above 64KiB) wait for room, small ones go on. A client that
+    then moves nothing for five seconds is refused the rest, or hung up on.
+    """
     # Room for the confirms is reserved apart from this: only the operator knows what others need.
     min_disk_free_bytes: BytesOrZero = Field(default=0, alias="min_disk_free")
+    """New items are refused while the disk of data_dir has less room: what other programs on it
+    need. Confirming goes on, because its room was set aside when the items were accepted.
+    """
     idle_timeout_ms: MsOrNone = Field(default=None, alias="idle_timeout")
+    """A connection that completes no request for so long is closed, unless it waits or holds an
+    item. A pool of clients then fails its first request. A machine that is gone needs no such time:
+    TCP keepalive ends its connections within three minutes.
+    """
     max_open_reads: Count = 1
+    """How many items one connection may hold open at a time. 1 finds the client that forgets to
+    close.
+    """
     allow_delete: Truth = True
+    """Whether clients may delete queues."""
     allow_flush_all: Truth = True
+    """Whether clients may empty all queues with flush_all. The log names the client of each."""
     allow_shutdown: Truth = False
+    """Whether clients may stop the server with shutdown."""
     log_format: Literal["text", "json"] = "text"
+    """The log: for people, or for machines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The log has what is of this level or above it."""
 
     @pydantic.model_validator(mode="after")
     def _has_both_files_of_tls(self) -> Self:
@@ -115,17 +174,22 @@ class ServerConfig(Section):
         return self
 
 
-_SERVER_AT_START: Final = [
-    name for name, field in ServerConfig.model_fields.items() if AT_START in field.metadata
-]
-
-
 class JournalConfig(Section):
     """`[journal]`: sizes of the files and of the writes."""
 
     segment_min_bytes: SegmentBytes = Field(default=64 * KIB, alias="segment_min")
+    """A queue's journal is a chain of segment files. They start small, so that thousands of quiet
+    queues cost little disk, and grow with use. An idle queue keeps 1 MiB beside its items, and at
+    least one segment_min.
+    """
     segment_max_bytes: SegmentBytes = Field(default=64 * MIB, alias="segment_max")
+    """How large segments grow, so that busy queues seldom change files. In a fleet they have at
+    most 8 MiB, or segment_min: a takeover is sooner over.
+    """
     batch_max_bytes: BatchBytes = Field(default=4 * MIB, alias="batch_max")
+    """The most that is written in one turn of the loop. Larger helps throughput; smaller keeps
+    other connections from waiting for a burst.
+    """
 
     @pydantic.model_validator(mode="after")
     def _least_is_at_most_most(self) -> Self:
@@ -140,11 +204,27 @@ class FleetConfig(Section):
     """`[fleet]`: the engine that has the data, and this process among those that may own it."""
 
     engine: EngineOrNone = None
+    """The replicated PostgreSQL that has the journals, so that the data outlives its machine. Of
+    the processes that name it one owns them; the others wait, and one of them takes over within
+    seconds. An address as PostgreSQL's own tools take it, with a secret in ~/.pgpass; "none": local
+    files.
+    """
     name: MemberOrNone = None
+    """The name of this process among those that wait. "none": the host's."""
     address: MemberOrNone = None
+    """Where the other processes reach this one."""
     takeover_ms: TakeoverMs = Field(default=3000, alias="takeover")
+    """An owner that has committed nothing for so long is taken to be dead; it commits several times
+    in this time if it lives. Give all members the same: of two settings the longer one counts.
+    """
     single: Truth = False
+    """Whether one PostgreSQL without a standby is enough. What it acknowledged is lost with its
+    disk.
+    """
     patroni: UrlOrNone = None
+    """The REST API of the Patroni that keeps these servers. A start, check-config and `kestrelpy
+    fleet` refuse one that is older than 3.0.3, which loses what it acknowledged.
+    """
 
     @pydantic.model_validator(mode="after")
     def _names_an_engine(self) -> Self:
@@ -169,8 +249,8 @@ class Config(Section):
     """All of kestrelpy.toml, checked."""
 
     server: ServerConfig = ServerConfig()
-    journal: JournalConfig = JournalConfig()
-    fleet: FleetConfig = FleetConfig()
+    journal: Annotated[JournalConfig, AT_START] = JournalConfig()
+    fleet: Annotated[FleetConfig, AT_START] = FleetConfig()
     queue_defaults: QueueBlock = QueueBlock()
     queues: dict[str, QueueBlock] = Field(default={})
     schedules: dict[str, ScheduleBlock] = Field(default={})
@@ -229,35 +309,29 @@ class Config(Section):
     def with_paths(self, absolute: Callable[[Place, Path], Path]) -> Self:
         """Return the same with every path replaced by `absolute` of its place and itself."""
 
-        def moved(model: _AnySection, above: Place, *names: str) -> _AnySection:
-            paths = {name: path for name in names if (path := getattr(model, name)) is not None}
+        def moved(model: _AnySection, above: Place) -> _AnySection:
+            paths = {name: path for name in _paths(type(model)) if (path := getattr(model, name))}
             return model.model_copy(
                 update={name: absolute((*above, name), path) for name, path in paths.items()}
             )
 
         sections: dict[str, object] = {
-            "server": moved(self.server, ("server",), "data_dir", "socket", *TLS_FILES),
-            "queue_defaults": moved(self.queue_defaults, ("queue_defaults",), "archive_to"),
-            "queues": {
-                name: moved(block, ("queues", name), "archive_to")
-                for name, block in self.queues.items()
-            },
+            "server": moved(self.server, ("server",)),
+            "queue_defaults": moved(self.queue_defaults, ("queue_defaults",)),
+            "queues": {name: moved(each, ("queues", name)) for name, each in self.queues.items()},
         }
         return self.model_copy(update=sections)._put_in_force()
 
     def begun_as(self, began: Self) -> Self:
         """Return the same with the values of `began` for what no reload applies: until the process
         ends, these stay as they were at its start."""
-        names = [*_SERVER_AT_START]
+        names = _at_start(ServerConfig)
         if self.server.tls_cert is None or began.server.tls_cert is None:
             names += _TLS_CERT  # a reload renews a certificate: it neither begins nor ends TLS
         kept = {name: getattr(began.server, name) for name in names}
-        return self.model_copy(
-            update={
-                "server": self.server.model_copy(update=kept), "journal": began.journal,
-                "fleet": began.fleet,
-            }
-        )  # fmt: skip
+        sections = {name: getattr(began, name) for name in _at_start(Config)}
+        server = self.server.model_copy(update=kept)
+        return self.model_copy(update={**sections, "server": server})
 
     def archives(self) -> dict[Place, Path]:
         """The archive directories, by the place they are set."""
@@ -302,6 +376,17 @@ class Config(Section):
     def block(self, name: bytes) -> QueueBlock | None:
         """Return `[queues."name"]`, if the file has it."""
         return self.queues.get(name.decode("utf-8", "replace"))
+
+
+def _at_start(model: type[Section]) -> list[str]:
+    return [name for name, field in model.model_fields.items() if AT_START in field.metadata]
+
+
+@lru_cache(maxsize=8)
+def _paths(model: type[Section]) -> list[str]:
+    """Return the settings of a section that are paths; none has a key of another name."""
+    kinds = {name: field.annotation for name, field in model.model_fields.items()}
+    return [name for name, each in kinds.items() if Path in (each, *get_args(each))]
 
 
 def _keys(model: type[pydantic.BaseModel]) -> list[str]:

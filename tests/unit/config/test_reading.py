@@ -27,7 +27,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
 
     config = load(None)
 
-    assert config.server.model_dump() == {
+    known_server = {
         "host": "127.0.0.1",
         "port": 22133,
         "socket": None,
@@ -54,11 +54,13 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "log_format": "text",
         "log_level": "info",
     }
-    assert config.journal.model_dump() == {
+    assert known_server.items() <= config.server.model_dump().items()
+    known_journal = {
         "segment_min_bytes": 65_536,
         "segment_max_bytes": 67_108_864,
         "batch_max_bytes": 4_194_304,
     }
+    assert known_journal.items() <= config.journal.model_dump().items()
     assert config.queue(b"any") == QueueSettings(
         lease_ms=1_800_000,
         max_items=None,
