@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from tests.support import long_tests
-from tests.support.long_tests import EVERY, kept, lines, mark_all, missing, share_of
+from tests.support.long_tests import EVERY, chosen_cases, lines, mark_all, missing, share_of
 
 SLOW = {"tests/test_slow.py": {"test_one": 0}}
 
@@ -47,12 +47,12 @@ def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, int]]:
     ],
 )
 def test_the_cases_that_stay_are_spread(count: int, of: int, which: set[int]) -> None:
-    assert kept(count, of) == which
+    assert chosen_cases(count, of) == which
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(8, 2), (5, 4), (30, 3), (2, 8), (20, 5)])
 def test_of_a_product_each_value_stays_somewhere(outer: int, inner: int) -> None:
-    chosen = kept(2 * max(outer, inner), outer * inner)
+    chosen = chosen_cases(2 * max(outer, inner), outer * inner)
 
     assert {number // inner for number in chosen} == set(range(outer))
     assert {number % inner for number in chosen} == set(range(inner))

@@ -23,7 +23,7 @@ TESTS_OF_THE_JOURNAL = (
     "tests/unit/journal/write/test_writer.py",
 )
 TESTS_OF_FILES = (
-    "tests/unit/journal/test_files.py", "tests/unit/journal/test_files_order.py",
+    "tests/unit/journal/test_files.py", "tests/unit/journal/test_files_system_calls.py",
     "tests/model/test_journal_machine.py",
 )  # fmt: skip
 TESTS_OF_FORMAT = (
@@ -1404,7 +1404,7 @@ FAULTS: tuple[Fault, ...] = (
         "journal/files.py",
         "            os.ftruncate(descriptor, len(data))\n            handle.sync()  # the new",
         "            handle.sync()\n            os.ftruncate(descriptor, len(data))  # the new",
-        ("tests/unit/journal/test_files_order.py",),
+        ("tests/unit/journal/test_files_system_calls.py",),
     ),
     Fault(
         "with two snapshots a segment goes whose last confirm is not durable",

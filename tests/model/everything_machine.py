@@ -81,7 +81,7 @@ class EverythingMachine(RuleBasedStateMachine):
         self.seen.update(["expired"] * bool(self.town.expired))
         self.over.update(self.town.over)
         self.town.over.clear()
-        self.play.settle()
+        self.play.finish_transfers()
         self.seen.update(self.play.heard)
         self.hear()
 

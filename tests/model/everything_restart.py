@@ -92,7 +92,7 @@ def differ(play: Play, how: str) -> bool:
         targets |= {beat.queue for beat in play.town.beats if beat.may}
         play.stage = twin
         twin.work()
-        play.settle()
+        play.finish_transfers()
         for line in _there(play):
             if play.town.now_ms > town.now_ms:
                 break  # what moved took its time, and other things happened meanwhile
@@ -169,7 +169,7 @@ def _ask_ids(play: Play) -> None:
 
 def _drain(play: Play, line: Line) -> None:
     """Everything that can be fetched comes in the order of the model."""
-    play.settle()  # what was next before may have let others go
+    play.finish_transfers()  # what was next before may have let others go
     if line.paused:
         assert play.ask("op", f"resume {line.name}") == b"OK\r\n"
         line.paused = False

@@ -1,7 +1,7 @@
 """The server under the machine of everything: asked in its protocol, beside its model.
 
     Play.ask(...)      one request, its answer, and what time that took, to both
-    Play.settle()      what left one queue for another is looked for there
+    Play.finish_transfers()      what left one queue for another is looked for there
     Play.look()        each line of each queue is what the model says
 
 One rule: whatever the server is told, and whatever time passes, the model is told too.
@@ -228,7 +228,7 @@ class Play:
         end = self.town.now_ms + ms
         while self.town.now_ms < end:
             self._pass_time(min(self.town.next_due(), end) - self.town.now_ms)
-            self.settle()
+            self.finish_transfers()
             self.listen()
 
     def _pass_time(self, ms: int) -> None:
@@ -237,7 +237,7 @@ class Play:
         self.town.pass_time(ms)
         assert self.town.now_ms == self.stage.unix_ms
 
-    def settle(self) -> None:
+    def finish_transfers(self) -> None:
         """What left one queue for another has come; in which order, only that one knows.
 
         What a schedule has to put has come too.

@@ -312,7 +312,7 @@ class HandoffMachine(RuleBasedStateMachine):
         if not hasattr(self, "town") or not self.town.syncs:
             return
         there: set[bytes] = set()
-        for queue, body in self.town.places():
+        for queue, body in self.town.stored_bodies():
             item, place = unmarked(body), (queue, body.count(MARK))
             assert item not in there, f"{item!r} is there twice"
             there.add(item)

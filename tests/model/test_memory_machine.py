@@ -236,10 +236,10 @@ class MemoryMachine(RuleBasedStateMachine):
             self.small.do_some(nth)
 
     @rule()
-    def settle(self) -> None:
+    def do_all(self) -> None:
         for life in self.lives:
             life.commit()
-            life.settle()
+            life.do_all()
 
     @rule(power=st.booleans(), seed=NTH)
     def end_of_a_process(self, power: bool, seed: int) -> None:

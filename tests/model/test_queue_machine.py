@@ -32,7 +32,7 @@ from kestrelpy.core.queue.admin import Admin
 from kestrelpy.errors import ClientError
 from tests.model.queue_model import QueueModel, Thing, Wait
 from tests.support.compiled import attributes_of
-from tests.support.core_harness import NAME, CoreHarness, dead_in_order, standing
+from tests.support.core_harness import NAME, CoreHarness, dead_as_fetched, standing
 from tests.support.end_of_life import end_in_hand
 from tests.support.machines import has_failed, run, run_for_long
 from tests.support.soak import Soak
@@ -477,7 +477,7 @@ class QueueMachine(RuleBasedStateMachine):
         ready, unlent = [t.id for t in model.ready], {t.id for t in model.unlent}
         assert set(ready) <= set(by_id) <= unlent, "expired ones may be there until a tick"
         assert all(by_id[i].body == model.things[i].body for i in ready)
-        assert [item.id for item in dead_in_order(reader)] == [t.id for t in model.dead]
+        assert [item.id for item in dead_as_fetched(reader)] == [t.id for t in model.dead]
         deaths = {i: (d.attempts, d.reason.decode()) for i, d in reader.dead.deaths.items()}
         assert deaths == {t.id: (t.attempts, t.reason) for t in model.things.values() if t.died}
         assert self.q.queue.next_number == model.next_id

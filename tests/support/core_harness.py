@@ -161,10 +161,10 @@ class CoreHarness:
     @property
     def dead(self) -> list[bytes]:
         """The bodies of dead letters that are not leased, in the order of fetching."""
-        return [item.body for item in dead_in_order(self.reader)]
+        return [item.body for item in dead_as_fetched(self.reader)]
 
     @property
-    def lent(self) -> list[bytes]:
+    def leased(self) -> list[bytes]:
         """The bodies of leased items, oldest item first."""
         return [lease.item.body for lease in sorted(self.reader.leases, key=by_place)]
 
@@ -456,7 +456,7 @@ def all_read(reader: Subscription) -> Subscription:
     return reader
 
 
-def dead_in_order(reader: Subscription) -> list[Item]:
+def dead_as_fetched(reader: Subscription) -> list[Item]:
     """The dead that nobody holds, in the order in which they would be fetched."""
     line = DeadLetters()
     for slot in attributes_of(DeadLetters):
@@ -488,7 +488,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
     line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]
     hidden = reader.markers.hidden
-    dead = [(reader.dead.deaths[i.id].order, i) for i in dead_in_order(reader)]
+    dead = [(reader.dead.deaths[i.id].order, i) for i in dead_as_fetched(reader)]
     dead += [(e.place, e.item) for e in reader.leases if e.dead]
     dead.sort(key=lambda each: each[0])
     deaths = reader.dead.deaths.items()

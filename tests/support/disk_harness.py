@@ -5,7 +5,7 @@ the core, and `do_some` does one read, snapshot or rewriting that was ordered.
 Real: all that is real in a `ServerHarness`, and the `JournalJobs`.
 Replaced: the conversations by these calls, the threads by `JobsByHand`.
 
-One rule: nothing is written, synced or read but in `commit`, `do_some` and `settle`, and in a
+One rule: nothing is written, synced or read but in `commit`, `do_some` and `do_all`, and in a
 fetch that waits for it.
 """
 
@@ -204,17 +204,17 @@ class DiskHarness(ServerHarness):
             for path in paths:
                 self.disk.remove(path)
 
-    def feed(self) -> None:
+    def end_turn(self) -> None:
         """The end of a turn."""
         to_read = dict.fromkeys(self.waiting_reads + self.broker.take_to_read())
         self.waiting_reads = [r for r in to_read if not self.background.schedule_read(r)]
 
     def do_some(self, nth: int = 0) -> bool:
         """One turn, and one job off the loop."""
-        self.feed()
+        self.end_turn()
         return self.background.do_one(nth)
 
-    def settle(self) -> None:
+    def do_all(self) -> None:
         """Turns until nothing comes of them."""
         for _ in range(_ROUNDS_MAX):
             if not self.do_some():
@@ -235,7 +235,7 @@ class DiskHarness(ServerHarness):
         """Let the journal free unneeded disk space, while no client asks for anything."""
         idle = self.background.idle
         self.commit()
-        self.settle()
+        self.do_all()
         idle.watch(self.log)
         self.background.clock.seconds += reclaim.QUIET_MS / 1000
         for _ in range(_SECONDS_MAX):

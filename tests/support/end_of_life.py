@@ -178,10 +178,10 @@ def end_life(life: DiskHarness) -> None:
             while (lease := life.open("the last one", dead)) is not None:
                 reader.confirm(lease, life.now_ms)
         life.commit()
-        life.settle()
+        life.do_all()
         life.pass_time(_A_MOMENT_MS * 10)
     broker.take_to_resume()
     for _ in range(3):  # what the last snapshot lets go is said, written and snapped again
         life.commit()
-        life.settle()
+        life.do_all()
     _complain(left_over(broker, life.directory, life.background))

@@ -62,7 +62,7 @@ def rows(mark: str = "long") -> dict[str, dict[str, int]]:
     return tomllib.loads(TABLES[mark].read_text())
 
 
-def kept(count: int, of: int) -> set[int]:
+def chosen_cases(count: int, of: int) -> set[int]:
     """Return which of these cases `make test` runs: `count` of them, spread over the list.
 
     Where the list is a product (of writers and of moments), every second case would meet one writer
@@ -83,7 +83,7 @@ def mark_all(items: Iterable[pytest.Item]) -> None:
         for (file, name), alike in cases.items():
             of_file = table.get(file, {})
             count = of_file.get(name, of_file.get(EVERY, len(alike)))
-            chosen = kept(count, len(alike))
+            chosen = chosen_cases(count, len(alike))
             for number, item in enumerate(alike):
                 if number not in chosen:
                     item.add_marker(mark)

@@ -39,7 +39,7 @@ def misplaced(broker: Broker) -> list[str]:
 
 
 def _wrong(reader: Subscription) -> Iterator[str]:
-    yield from _places(reader)
+    yield from _by_place(reader)
     yield from _counts(reader)
     yield from _known(reader)
     yield from _dead(reader)
@@ -71,7 +71,7 @@ def _same(what: str, is_: object, should: object) -> Iterator[str]:
         yield f"{what} is {is_}, and should be {should}"
 
 
-def places(reader: Subscription) -> dict[str, list[int]]:
+def items_by_place(reader: Subscription) -> dict[str, list[int]]:
     """Return the items by their place; those beyond the frontier are in none."""
     leases = reader.leases.all()
     away = [lease.item.id for lease in leases if lease.dead]
@@ -86,8 +86,8 @@ def places(reader: Subscription) -> dict[str, list[int]]:
     }
 
 
-def _places(reader: Subscription) -> Iterator[str]:
-    ready, at = reader.ready, places(reader)
+def _by_place(reader: Subscription) -> Iterator[str]:
+    ready, at = reader.ready, items_by_place(reader)
     counted = Counter(id_ for ids in at.values() for id_ in ids)
     yield from _same("an item with two places", [i for i, n in counted.items() if n > 1], [])
     yield from _among("a place", counted, reader.live)
@@ -124,7 +124,7 @@ def _counts(reader: Subscription) -> Iterator[str]:
 
 def _known(reader: Subscription) -> Iterator[str]:
     """What is known of an item ends with it, or where it is of no use any more."""
-    live, dead, at = {*reader.live}, reader.dead.deaths, places(reader)
+    live, dead, at = {*reader.live}, reader.dead.deaths, items_by_place(reader)
     waits, whole = live - dead.keys(), reader.key_gate.whole
     here = {*at["in memory"], *whole}
     ending = [i.id for i in [*reader.ready, *whole.values()] if i.expires_ms]

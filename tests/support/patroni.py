@@ -160,7 +160,7 @@ class PatroniCluster(Cluster):
             ], stdout=log, stderr=log, process_group=0)  # fmt: skip
         for node in self.nodes:
             node.start()
-        self.settle()
+        self.wait_until_whole()
         make_tables(self.leader.address)
 
     def stop(self) -> None:
@@ -176,7 +176,7 @@ class PatroniCluster(Cluster):
         (found,) = self._leaders()
         return found
 
-    def settle(self) -> None:
+    def wait_until_whole(self) -> None:
         """Wait until one leads, two follow, and each commit waits for one that is named."""
         try:
             until(self._is_whole, "the servers of Patroni are whole", 180.0)

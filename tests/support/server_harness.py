@@ -394,7 +394,7 @@ class ServerHarness:
             if self.timetable.waits_for_room:  # in a daemon it looks again soon
                 self.timetable.look(self.now_ms)
                 moved = True
-        moved |= self._feed()
+        moved |= self._read_back()
         moved |= self._serve_tokens()
         moved |= self._observe()
         if self.syncs:
@@ -425,7 +425,7 @@ class ServerHarness:
             queue.log.wait_durable(queue.log.lsn_appended)
         return bool(moves.take_over()) or moves.has_more or taken > 0
 
-    def _feed(self) -> bool:
+    def _read_back(self) -> bool:
         """Read back at once whatever is needed; return True if there was anything."""
         moved = False
         for reader in self.broker.take_to_read():

@@ -207,9 +207,9 @@ class TransferHarness(ServerHarness):
 
     def bodies(self) -> Counter[bytes]:
         """Every body that is in some line of some queue, or lent; each read from its log."""
-        return Counter(unmarked(body) for _, body in self.places())
+        return Counter(unmarked(body) for _, body in self.stored_bodies())
 
-    def places(self) -> list[tuple[str, bytes]]:
+    def stored_bodies(self) -> list[tuple[str, bytes]]:
         """The queue of each item that is there, and its body as it stands in the log."""
         found = []
         for queue in self.broker.queues.values():
@@ -284,7 +284,7 @@ def both_deleted_and_the_first_failed(is_back: bool = False) -> TransferHarness:
     return town
 
 
-def settle_down(town: TransferHarness) -> None:
+def check_after_a_crash(town: TransferHarness) -> None:
     """After a crash: everything is exactly once, at once and when all has come to rest."""
     town.check()
     town.work()
@@ -361,4 +361,4 @@ def cut_twice(act: Callable[[TransferHarness], object], starts: int) -> None:
                 town.come_back(disk, True)
                 town.work()
             town.come_back(town.disk.crash_clone(Random(second)), True)
-            settle_down(town)
+            check_after_a_crash(town)

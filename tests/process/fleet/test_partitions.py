@@ -94,7 +94,7 @@ class Hosts:
         stored(self.members[self.standby].client)
         self.owner, self.standby = self.standby, self.owner
 
-    def settle(self) -> None:
+    def wait_until_one_serves(self) -> None:
         """Wait until one member serves and the other one waits, and learn which."""
         until(self._served, "one member serves, the other one waits")
 
@@ -160,7 +160,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 @pytest.fixture(autouse=True)
 def healed(hosts: Hosts) -> Iterator[None]:
-    hosts.settle()
+    hosts.wait_until_one_serves()
     yield
     hosts.network.heal()
 
@@ -225,7 +225,7 @@ def test_without_its_copy_a_primary_acknowledges_nothing(hosts: Hosts, ways: str
             lambda: any(len(load.served_by(name, healed)) > 100 for name in hosts.members),
             "somebody serves",
         )
-    hosts.settle()
+    hosts.wait_until_one_serves()
     print(load.check(hosts.members[hosts.owner].client))
 
 
@@ -247,7 +247,7 @@ def test_a_copy_that_is_promoted_while_it_is_cut_off_has_all(hosts: Hosts, ways:
             lambda: any(len(load.served_by(name, healed)) > 100 for name in hosts.members),
             "somebody serves",
         )
-    hosts.settle()
+    hosts.wait_until_one_serves()
     print(load.check(hosts.members[hosts.owner].client))
 
 

@@ -156,7 +156,7 @@ class PatroniFleet:
             until(serves(0.0), "there is load")
             accident(self, before, serves)
             until(serves(time.monotonic()), "it is served again", CLIENT_SECONDS)
-        self.cluster.settle()
+        self.cluster.wait_until_whole()
         for each in committers:
             each.check()
         last = max(self.members, key=lambda n: max(
@@ -229,13 +229,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatroniFleet]:
 def test_nothing_is_lost_whatever_happens_to_the_leader(
     fleet: PatroniFleet, accident: Accident
 ) -> None:
-    fleet.cluster.settle()
+    fleet.cluster.wait_until_whole()
     print(f"{accident.__name__}: {fleet.run(accident)}")
 
 
 def test_both_outcomes_of_an_unknown_commit_are_met(fleet: PatroniFleet) -> None:
     for _ in range(ROUNDS_MAX):
-        fleet.cluster.settle()
+        fleet.cluster.wait_until_whole()
         if len(fleet.outcomes) == 2:
             break
         print(fleet.run(kill_the_server))

@@ -146,7 +146,7 @@ def run(folder: Path, wanted: int) -> Books:
 def test_over_kill_9_every_item_that_moves_on_is_in_one_queue_and_none_goes_back(
     tmp_path: Path,
 ) -> None:
-    leave("chain", tmp_path, run(tmp_path, ROUNDS))
+    leave("hand_offs", tmp_path, run(tmp_path, ROUNDS))
 
 
 @pytest.mark.soak

@@ -26,7 +26,7 @@ def test_an_invalid_list_is_reported(file: Path, to: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("[aliases.all]\n", "[aliases.all] must have to."),
         ('[aliases."a+b"]\nto = ["x"]\n', "an alias's name has no +: it is no queue and has no ch"),
@@ -59,7 +59,7 @@ def test_an_invalid_list_is_reported(file: Path, to: str) -> None:
         ),
     ],
 )
-def test_an_alias_stands_nowhere_where_a_queue_has_to(file: Path, text: str, told: str) -> None:
+def test_an_alias_stands_nowhere_where_a_queue_has_to(file: Path, text: str, problem: str) -> None:
     said = problems_of(file, text)
     assert said.startswith(f"{file}: ")
-    assert told in said
+    assert problem in said

@@ -32,7 +32,7 @@ def read(text: str, config: Config | None = None) -> QueueBlock:
     return read_declaration(config or Config(), b"jobs", text.encode())
 
 
-def told(text: str | bytes, config: Config | None = None) -> str:
+def refused(text: str | bytes, config: Config | None = None) -> str:
     data = text.encode() if isinstance(text, str) else text
     with pytest.raises(ConfigError) as refusal:
         read_declaration(config or Config(), b"jobs", data)
@@ -50,24 +50,24 @@ def config_of(**sections: Any) -> Config:
 def test_a_wrong_value_is_reported_with_its_key_and_the_allowed_values(
     setting: str, allowed: str
 ) -> None:
-    assert told(setting).startswith(f"declaration: {setting}, but must be ")
-    assert allowed in told(setting)
+    assert refused(setting).startswith(f"declaration: {setting}, but must be ")
+    assert allowed in refused(setting)
 
 
 def test_an_unknown_key_is_reported_with_the_nearest_and_the_allowed_ones() -> None:
     allowed = f"allowed are {', '.join(DECLARABLE)}."
-    assert told('leese = "5m"') == (
+    assert refused('leese = "5m"') == (
         f'declaration: leese = "5m" is not a known key; the nearest is lease; {allowed}'
     )
-    assert told("port = 5") == (
+    assert refused("port = 5") == (
         f"declaration: port = 5 is not a known key; it belongs in [server]; {allowed}"
     )
-    assert told('[queues.jobs]\nlease = "5m"').startswith("declaration: [queues] is not a known")
+    assert refused('[queues.jobs]\nlease = "5m"').startswith("declaration: [queues] is not a known")
 
 
 def test_all_mistakes_are_reported_but_only_the_first_of_very_many() -> None:
-    assert len(told("max_items = 0\nlease = 5\nsync = 1").split("\n")) == 3
-    assert len(told("".join(f"k{n} = 1\n" for n in range(5000))).split("\n")) == 10
+    assert len(refused("max_items = 0\nlease = 5\nsync = 1").split("\n")) == 3
+    assert len(refused("".join(f"k{n} = 1\n" for n in range(5000))).split("\n")) == 10
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_all_mistakes_are_reported_but_only_the_first_of_very_many() -> None:
     ],
 )
 def test_declarations_that_are_refused_as_a_whole(text: str | bytes, expected: str) -> None:
-    assert told(text).startswith(expected)
+    assert refused(text).startswith(expected)
 
 
 def test_a_comment_may_have_any_number_of_dots() -> None:
@@ -96,12 +96,12 @@ def test_a_comment_may_have_any_number_of_dots() -> None:
 def test_a_declaration_is_refused_only_if_it_contradicts_the_file() -> None:
     in_memory = config_of(queue_defaults={"durable": False})
     expected = "declaration is refused: sync cannot be set with durable = false"
-    assert told('sync = "never"', in_memory).startswith(expected)
+    assert refused('sync = "never"', in_memory).startswith(expected)
     read('sync = "never"\ndurable = true', in_memory)
     kept = config_of(queue_defaults={"durable": False}, queues={"jobs": {"durable": True}})
     read('sync = "never"', kept)
     synced = config_of(queues={"jobs": {"confirms": "synced"}})
-    assert told("durable = false", synced) == (
+    assert refused("durable = false", synced) == (
         "declaration is refused: [queues.jobs] confirms cannot be set with durable = false: "
         "a queue in memory has nothing on disk, leave one out."
     )
@@ -266,7 +266,7 @@ def test_key_settings_that_need_each_other_may_come_from_two_sources() -> None:
     config = config_of(queue_defaults={"key_format": "json", "key": ["id"]})
     block = read('key = ["other"]', config)
     assert config.queue(b"jobs", block).key == ("other",)
-    assert told('key_format = "none"', config).startswith(
+    assert refused('key_format = "none"', config).startswith(
         "declaration is refused: key needs key_format"
     )
 

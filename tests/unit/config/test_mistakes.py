@@ -100,12 +100,12 @@ def test_a_wrong_value_is_reported_with_file_key_and_allowed_values(
 ) -> None:
     file.write_text(f"[{section}]\n{setting}\n")
 
-    told = problems(file)
+    problem = problems(file)
 
-    assert told.startswith(f"{file}: [{section}] {setting}, but must be ")
-    assert allowed in told
-    assert told.endswith(".")
-    assert "\n" not in told
+    assert problem.startswith(f"{file}: [{section}] {setting}, but must be ")
+    assert allowed in problem
+    assert problem.endswith(".")
+    assert "\n" not in problem
 
 
 @pytest.mark.parametrize(
@@ -123,28 +123,28 @@ def test_a_wrong_value_is_reported_with_file_key_and_allowed_values(
 def test_a_password_is_not_in_the_report(file: Path, text: str) -> None:
     file.write_text(text)
 
-    told = problems(file)
+    problem = problems(file)
 
-    assert "engin" in told
-    assert "sekret" not in told
+    assert "engin" in problem
+    assert "sekret" not in problem
 
 
 def test_every_setting_of_the_server_has_a_wrong_value_in_the_table_above() -> None:
-    told = {(section, text.split()[0]) for section, text, _ in WRONG_VALUES}
+    covered = {(section, text.split()[0]) for section, text, _ in WRONG_VALUES}
 
-    assert {key for key in KEYS if key[0] != "queue_defaults"} <= told
-    assert told - {("queues.jobs", "max_attempts")} <= KEYS
+    assert {key for key in KEYS if key[0] != "queue_defaults"} <= covered
+    assert covered - {("queues.jobs", "max_attempts")} <= KEYS
 
 
 def test_every_kind_of_a_setting_of_a_queue_has_a_wrong_value_in_the_table_above() -> None:
-    told = {text.split()[0] for section, text, _ in WRONG_VALUES if section == "queue_defaults"}
+    covered = {text.split()[0] for section, text, _ in WRONG_VALUES if section == "queue_defaults"}
 
     readers = {reader_of(each.kind) for each in SETTINGS.values()}
-    assert {reader_of(each.kind) for each in SETTINGS.values() if each.key in told} == readers
+    assert {reader_of(each.kind) for each in SETTINGS.values() if each.key in covered} == readers
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("[server]\nprot = 1", "[server] prot = 1 is not a known key; the nearest is port; "),
         ("[journal]\nsegmentmax = 1", "segmentmax = 1 is not a known key; the nearest is segment_"),
@@ -166,12 +166,12 @@ def test_every_kind_of_a_setting_of_a_queue_has_a_wrong_value_in_the_table_above
     ],
 )
 def test_an_unknown_key_is_reported_with_the_nearest_and_the_allowed_ones(
-    file: Path, text: str, told: str
+    file: Path, text: str, problem: str
 ) -> None:
     file.write_text(text)
 
     assert problems(file).startswith(f"{file}: ")
-    assert told in problems(file)
+    assert problem in problems(file)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "tab\t", "ü", "x" * 129])
@@ -200,7 +200,7 @@ def test_a_section_that_is_no_table_is_reported(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         (
             '[queues.a]\ndurable = false\nsync = "never"',
@@ -246,14 +246,16 @@ def test_a_section_that_is_no_table_is_reported(file: Path, text: str) -> None:
         ('[fleet]\nsingle = true\ntakeover = "5s"', "[fleet] takeover and single without engine:"),
     ],
 )
-def test_settings_that_contradict_each_other_are_reported(file: Path, text: str, told: str) -> None:
+def test_settings_that_contradict_each_other_are_reported(
+    file: Path, text: str, problem: str
+) -> None:
     file.write_text(text)
 
-    assert problems(file).startswith(f"{file}: {told}")
+    assert problems(file).startswith(f"{file}: {problem}")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("text_port = 22133", "port and text_port are both 22133"),
         ("port = 2223", "port and http_port are both 2223"),
@@ -262,8 +264,8 @@ def test_settings_that_contradict_each_other_are_reported(file: Path, text: str,
         ('text_port = 2223\nhost = "0.0.0.0"', "text_port and http_port are both 2223"),
     ],
 )
-def test_two_listeners_on_one_port_are_reported(file: Path, text: str, told: str) -> None:
-    assert f"{told}: each listener needs its own" in problems_of(file, f"[server]\n{text}\n")
+def test_two_listeners_on_one_port_are_reported(file: Path, text: str, problem: str) -> None:
+    assert f"{problem}: each listener needs its own" in problems_of(file, f"[server]\n{text}\n")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +292,7 @@ def test_a_contradiction_between_two_sources_names_both(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "problem"),
     [
         ("SERVER_PORT", "x", '[server] port = "x", but must be a whole number from 0 to 65535.'),
         ("SERVER_PORT", "", '[server] port = "", but must be a whole number from 0 to 65535.'),
@@ -301,14 +303,16 @@ def test_a_contradiction_between_two_sources_names_both(file: Path) -> None:
         ("QUEUES_JOBS_LEASE", "5m", '[queues] jobs_lease = "5m", but must be a table.'),
     ],
 )
-def test_a_mistake_in_the_environment_names_the_variable(name: str, text: str, told: str) -> None:
-    told = f"environment variable KESTRELPY_{name}: {told}"
+def test_a_mistake_in_the_environment_names_the_variable(
+    name: str, text: str, problem: str
+) -> None:
+    problem = f"environment variable KESTRELPY_{name}: {problem}"
 
-    assert problems(None, {f"KESTRELPY_{name}": text}).startswith(told)
+    assert problems(None, {f"KESTRELPY_{name}": text}).startswith(problem)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "problem"),
     [
         ("port", 70000, "flag --port: [server] port = 70000, but must be a whole number from 0 to"),
         ("data_dir", "", 'flag --data-dir: [server] data_dir = "", but must be a path; '
@@ -316,22 +320,22 @@ def test_a_mistake_in_the_environment_names_the_variable(name: str, text: str, t
         ("http_port", -1, "flag --http-port: [server] http_port = -1, but must be a whole number"),
     ],
 )
-def test_a_mistake_in_a_flag_names_the_flag(key: str, value: object, told: str) -> None:
-    assert problems(None, {}, **{key: value}).startswith(told)
+def test_a_mistake_in_a_flag_names_the_flag(key: str, value: object, problem: str) -> None:
+    assert problems(None, {}, **{key: value}).startswith(problem)
 
 
 def test_all_mistakes_are_reported_at_once_each_on_its_own_line(file: Path) -> None:
     file.write_text("[server]\nport = -1\nprot = 1\n[queues.a]\nlease = 1\n")
 
-    told = problems(file, {"KESTRELPY_SERVER_MAX_QUEUES": "0"}, max_connections=0).split("\n")
+    lines = problems(file, {"KESTRELPY_SERVER_MAX_QUEUES": "0"}, max_connections=0).split("\n")
 
     keys = ["prot = 1", "port = -1", "max_connections = 0", "max_queues = ", "lease = 1"]
-    assert len(told) == len(keys)
-    assert all(key in line for key, line in zip(keys, told, strict=True))
+    assert len(lines) == len(keys)
+    assert all(key in line for key, line in zip(keys, lines, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "problem"),
     [
         (b"[server]\nport = \n", "is not TOML: Invalid value (at line 2, column 8)."),
         (b"[server]\nhost = 'x", 'is not TOML: Expected "\'" (at line 2, column 10).'),
@@ -343,11 +347,11 @@ def test_all_mistakes_are_reported_at_once_each_on_its_own_line(file: Path) -> N
     ],
 )
 def test_broken_toml_is_reported_with_file_line_and_column(
-    file: Path, data: bytes, told: str
+    file: Path, data: bytes, problem: str
 ) -> None:
     file.write_bytes(data)
 
-    assert problems(file).startswith(f"{file}: {told}")
+    assert problems(file).startswith(f"{file}: {problem}")
     assert "\n" not in problems(file)
 
 
@@ -357,8 +361,8 @@ def test_an_unreadable_file_is_reported(file: Path) -> None:
 
 
 def test_every_message_can_be_printed(tmp_path: Path) -> None:
-    told = problems(tmp_path / "a\nb\udcff.toml")
+    text = problems(tmp_path / "a\nb\udcff.toml")
 
-    assert told.encode() == f"{tmp_path}/a\\nb\\udcff.toml: cannot be read: No such ".encode() + (
+    assert text.encode() == f"{tmp_path}/a\\nb\\udcff.toml: cannot be read: No such ".encode() + (
         b"file or directory."
     )

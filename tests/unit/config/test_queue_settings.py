@@ -10,7 +10,7 @@ from kestrelpy.server.policies import Policies
 from tests.unit.config.files import load, load_text, problems_of
 
 
-def told(file: Path, text: str) -> str:
+def complaint(file: Path, text: str) -> str:
     return problems_of(file, text).replace(f"{file}: ", "")
 
 
@@ -59,13 +59,13 @@ def test_declared_settings_of_the_log_apply_to_children() -> None:
     ],
 )
 def test_an_invalid_name_of_a_child_is_reported(file: Path, name: str, why: str) -> None:
-    said = told(file, f'[queues."{name}"]\nlease = "1s"\n')
+    said = complaint(file, f'[queues."{name}"]\nlease = "1s"\n')
 
     assert said == f'[queues."{name}"], but {why}'
 
 
 def test_a_setting_of_the_queue_in_a_child_is_reported(file: Path) -> None:
-    said = told(file, '[queues."a+b"]\nretain = "1d"\n')
+    said = complaint(file, '[queues."a+b"]\nretain = "1d"\n')
 
     assert said.startswith(
         '[queues."a+b"] retain = "1d" belongs in [queues.a], whose items this child reads; '
@@ -74,7 +74,7 @@ def test_a_setting_of_the_queue_in_a_child_is_reported(file: Path) -> None:
 
 
 def test_an_unknown_option_of_a_child_is_reported_with_the_nearest(file: Path) -> None:
-    said = told(file, '[queues."a+b"]\nleese = "1d"\n')
+    said = complaint(file, '[queues."a+b"]\nleese = "1d"\n')
 
     assert said.startswith(
         '[queues."a+b"] leese = "1d" is not a known key; the nearest is lease; allowed are lease, '
@@ -99,7 +99,7 @@ NAMES = (  # noqa: SIM905
 ).split()
 
 
-def test_settings_keep_their_names_and_their_order_and_new_ones_come_last() -> None:
+def test_names_of_settings_stay_as_listed_and_new_ones_come_last() -> None:
     assert [each.key for each in SETTINGS.values()][: len(NAMES)] == NAMES
 
 

@@ -12,7 +12,7 @@ from tests.unit.config.files import load_text, problems_of
 GOOD = 'cron = "*/5 * * * *"\nqueue = "jobs"\n'
 
 
-def told(file: Path, text: str) -> str:
+def complaint(file: Path, text: str) -> str:
     return problems_of(file, text).removeprefix(f"{file}: ")
 
 
@@ -58,7 +58,7 @@ def test_a_wrong_value_is_reported_with_the_allowed_ones(
     key = setting.split(maxsplit=1)[0]
     rest = "".join(line for line in GOOD.splitlines(keepends=True) if not line.startswith(key))
 
-    problem = told(file, f"[schedules.a]\n{setting}\n{rest}")
+    problem = complaint(file, f"[schedules.a]\n{setting}\n{rest}")
 
     assert problem.startswith(f"[schedules.a] {setting}, but {why}")
     assert problem.endswith(".")
@@ -78,13 +78,13 @@ def test_a_wrong_value_is_reported_with_the_allowed_ones(
     ],
 )
 def test_a_block_that_is_no_table_is_reported(file: Path, text: str, why: str) -> None:
-    assert why in told(file, text)
+    assert why in complaint(file, text)
 
 
 def test_a_body_that_its_queue_would_refuse_is_reported(file: Path) -> None:
     text = f'[queues.jobs]\nmax_item_size = 4\n[schedules.a]\n{GOOD}body = "hello"\n'
 
-    assert told(file, text) == (
+    assert complaint(file, text) == (
         "[schedules.a] has a body of 5 bytes, and max_item_size of queue jobs is 4."
     )
     assert load_text(file, text.replace("hello", "hell")).schedules
@@ -99,4 +99,4 @@ def test_all_mistakes_are_reported_at_once(file: Path) -> None:
 
 def test_a_child_is_no_queue_of_a_schedule(file: Path) -> None:
     text = f"[schedules.a]\n{GOOD.replace('jobs', 'jobs+kid')}"
-    assert "no + (a fan-out child is not put into)" in told(file, text)
+    assert "no + (a fan-out child is not put into)" in complaint(file, text)

@@ -50,7 +50,7 @@ def test_a_deleted_queue_is_gone_with_its_items_its_leases_and_its_dead() -> Non
     assert not q.delete()
     assert [queue.deleted for queue in q.broker.deleted] == [True]
     q.put(b"new")
-    assert (q.ready, q.lent, q.dead) == ([b"new"], [], [])
+    assert (q.ready, q.leased, q.dead) == ([b"new"], [], [])
 
 
 def test_a_mark_of_an_overdue_lease_keeps_no_items_of_a_deleted_queue() -> None:

@@ -57,7 +57,7 @@ class Clockwork:
         """Time passes, and nobody looks."""
         self.hand.now_ms += int(seconds * 1000)
 
-    def step_wall_s(self, seconds: int) -> None:
+    def step_clock_s(self, seconds: int) -> None:
         self.hand.broker.step_clock(self.hand.broker.clock.offset_ms + seconds * 1000)
         self.pass_s(0)
 
@@ -359,7 +359,7 @@ def test_a_time_that_comes_again_because_the_clock_was_set_back_is_not_put_again
     works = running()
     works.pass_s(30)
 
-    works.step_wall_s(-25)
+    works.step_clock_s(-25)
     works.pass_s(25)
     assert works.put == [10, 20, 30]
     works.pass_s(10)
@@ -371,7 +371,7 @@ def test_nor_is_it_when_a_restart_comes_between() -> None:
     works = running(schedule(catch_up=CatchUp.ALL))
     works.pass_s(30)
 
-    works.step_wall_s(-25)
+    works.step_clock_s(-25)
     works.restart()
     works.pass_s(34)
 
@@ -384,9 +384,9 @@ def test_a_clock_that_is_set_back_and_forward_again_brings_nothing_twice() -> No
     works = running(schedule(catch_up=CatchUp.ALL))
     works.pass_s(90)
 
-    works.step_wall_s(-85)
+    works.step_clock_s(-85)
     works.pass_s(2)
-    works.step_wall_s(+100)
+    works.step_clock_s(+100)
     works.pass_s(8)
 
     assert works.put == list(range(10, 111, 10))
@@ -401,7 +401,7 @@ def test_what_a_clock_that_was_set_forward_leapt_over_is_past(
     works = running(schedule(catch_up=catch_up))
     works.pass_s(5)
 
-    works.step_wall_s(100)
+    works.step_clock_s(100)
     works.pass_s(5)
 
     assert works.put == put
@@ -410,7 +410,7 @@ def test_what_a_clock_that_was_set_forward_leapt_over_is_past(
 def test_a_clock_that_is_set_forward_by_less_than_a_minute_leaps_over_nothing() -> None:
     works = running(schedule(catch_up=CatchUp.NONE))
 
-    works.step_wall_s(45)
+    works.step_clock_s(45)
     works.pass_s(0)
 
     assert works.put == [10, 20, 30, 40]
@@ -418,9 +418,9 @@ def test_a_clock_that_is_set_forward_by_less_than_a_minute_leaps_over_nothing() 
 
 def test_what_was_leapt_over_and_not_put_comes_again_when_the_clock_is_set_back() -> None:
     works = running(schedule(catch_up=CatchUp.NONE))
-    works.step_wall_s(1000)
+    works.step_clock_s(1000)
     works.pass_s(1)
-    works.step_wall_s(-1000)
+    works.step_clock_s(-1000)
 
     works.pass_s(20)
 
@@ -430,7 +430,7 @@ def test_what_was_leapt_over_and_not_put_comes_again_when_the_clock_is_set_back(
 def test_a_clock_that_is_far_behind_what_was_put_is_logged_once_a_minute() -> None:
     works = running()
     works.pass_s(10)
-    works.step_wall_s(-7200)
+    works.step_clock_s(-7200)
     works.pass_s(60)
 
     (complaint,) = works.table.complaints
@@ -448,13 +448,13 @@ def test_a_clock_that_was_ahead_is_logged_from_the_first_time_that_is_skipped(
 ) -> None:
     works = running()
     works.pass_s(5)
-    works.step_wall_s(1800)
+    works.step_clock_s(1800)
     works.pass_s(10)
     if restarts:
         works.hand.broker.step_clock(works.hand.broker.clock.offset_ms - 1800 * 1000)
         works.restart()
     else:
-        works.step_wall_s(-1800)
+        works.step_clock_s(-1800)
     put = list(works.put)
     works.pass_s(4)
     assert (works.one.state, works.table.complaints) == ("ok", []), "no time has come yet"
@@ -470,7 +470,7 @@ def test_a_clock_that_was_ahead_is_logged_from_the_first_time_that_is_skipped(
 def test_a_clock_that_is_set_back_between_two_times_is_not_worth_a_line() -> None:
     works = running()
     works.pass_s(19)
-    works.step_wall_s(-5)
+    works.step_clock_s(-5)
     works.pass_s(20)
 
     assert works.table.complaints == [] and works.one.state == "ok"

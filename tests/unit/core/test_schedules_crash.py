@@ -180,7 +180,7 @@ def test_a_time_is_known_from_a_snapshot() -> None:
         works.pass_ms(1000)
         works.take(1)
         works.commit()
-        works.life.settle()
+        works.life.do_all()
     assert len(works.life.log.store.maintenance.snapshots) == 2
 
     works.kill()

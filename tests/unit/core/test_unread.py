@@ -35,7 +35,7 @@ def test_its_items_are_there_again_when_the_disk_gives_it_again(place: int) -> N
     for _ in range(LATER):
         without.put(b"x")
         without.commit()
-        without.settle()
+        without.do_all()
     disk.faults = []
 
     without.kill()

@@ -76,15 +76,15 @@ async def over_http(folder):
 
 with tempfile.TemporaryDirectory() as folder:
     asyncio.run(over_http(pathlib.Path(folder)))
-print("every door")
+print("every wire")
 """
 
 
-def test_one_row_of_the_table_opens_every_door_to_a_text() -> None:
+def test_one_row_of_the_table_brings_a_text_to_every_wire() -> None:
     run = subprocess.run(
         [sys.executable, "-c", _PLANTED], cwd=_ROOT, capture_output=True, text=True, check=False
     )
-    assert run.stdout == "every door\n", run.stderr
+    assert run.stdout == "every wire\n", run.stderr
 
 
 def test_a_text_is_taken_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +104,6 @@ def test_each_text_is_shown_by_name_and_none_where_there_is_none(
     assert item_texts.texts_named(()) == {"trace": None}
 
 
-def test_a_text_with_a_door_of_its_own_has_no_other() -> None:
+def test_a_text_with_a_way_in_of_its_own_has_no_other() -> None:
     assert item_texts.texts_sent({"client": b"me"}) == ()
     assert item_texts.texts_shown(((Tag.CLIENT, b"me"),)) == {}

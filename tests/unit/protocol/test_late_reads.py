@@ -16,8 +16,8 @@ class SlowDisk(ServerHarness):
 
     is_quick = True
 
-    def _feed(self) -> bool:
-        return self.is_quick and super()._feed()
+    def _read_back(self) -> bool:
+        return self.is_quick and super()._read_back()
 
 
 def test_a_read_beyond_a_childs_items_skips_none_of_them() -> None:

@@ -134,8 +134,8 @@ async def test_files_with_a_copy_stay_when_those_with_the_original_cannot_be_rem
         "restart, for its journal failed",
     ]
     town.kill()
-    assert ("jobs", b"0") not in town.places()
-    assert ("next", b"0|") in town.places()
+    assert ("jobs", b"0") not in town.stored_bodies()
+    assert ("next", b"0|") in town.stored_bodies()
 
 
 async def test_a_queue_deleted_in_a_shortage_waits_for_hand_offs_to_it() -> None:
@@ -152,7 +152,7 @@ async def test_a_queue_deleted_in_a_shortage_waits_for_hand_offs_to_it() -> None
     await ending
     assert gates["next"].lsn_stored
     town.kill()
-    assert town.places() == []
+    assert town.stored_bodies() == []
 
 
 async def test_a_queue_deleted_in_a_shortage_logs_its_transfers_after_it() -> None:
@@ -166,7 +166,7 @@ async def test_a_queue_deleted_in_a_shortage_logs_its_transfers_after_it() -> No
     gates = await removed(town)
     assert gates["next"].lsn_stored
     town.kill()
-    assert town.places() == [], "the original did not come back"
+    assert town.stored_bodies() == [], "the original did not come back"
 
 
 class FullDisk(HeldDisk):
@@ -379,7 +379,7 @@ def test_a_crash_while_many_queues_are_removed_brings_none_back_that_was_answere
         town._removing.clear()
 
     def look(town: TransferHarness) -> None:
-        bodies = dict(town.places())
+        bodies = dict(town.stored_bodies())
         answered = {name for gates in answers for name in gates if gates[name].lsn_stored}
         assert not answered & bodies.keys()
         assert all(bodies[name] == name.encode() for name in bodies.keys() - {"stays"})

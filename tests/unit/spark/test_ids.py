@@ -45,7 +45,7 @@ def ids_of(
     return found
 
 
-def test_equal_rows_are_counted_in_any_order_and_batches() -> None:
+def test_equal_rows_are_counted_however_shuffled_and_batched() -> None:
     found = ids_of(ROWS, 1000)
 
     assert set(found.values()) == {1}, "an id was given twice"

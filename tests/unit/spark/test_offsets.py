@@ -58,7 +58,7 @@ def test_the_end_of_one_read_is_the_beginning_of_the_next() -> None:
         ("earliest", "latest", 1, 0, MarkerRange(0, 0)),  # nothing ever was
     ],
 )
-def test_places_become_a_range_of_the_markers_that_are_there(
+def test_starts_and_ends_become_a_range_of_the_markers_that_are_there(
     starting: Offset, ending: Offset, earliest: int, latest: int, meant: MarkerRange
 ) -> None:
     found = range_of(starting, ending, earliest, latest)
@@ -91,7 +91,7 @@ def shape(partitions: list[list[Thing]]) -> str:
     return " | ".join(" ".join(each.name for each in partition) for partition in partitions)
 
 
-def test_small_things_share_a_partition_in_their_order() -> None:
+def test_small_things_share_a_partition_one_after_another() -> None:
     pieces = [Thing(name, 30) for name in "abcdefg"]
 
     assert shape(packed(pieces, 100, 1, halves)) == "a b c | d e f | g"

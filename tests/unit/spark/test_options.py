@@ -178,7 +178,7 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(
     assert refusal(**options).startswith(said)
 
 
-def test_options_of_streams_are_parsed_and_kept_from_reads() -> None:
+def test_options_of_streams_are_parsed_and_refused_for_reads() -> None:
     servers = {"servers": "a:1"}
     options = parse_options(
         {**servers, "maxItemsPerTrigger": "7", "maxBytesPerTrigger": "1m", "cursor": "c"},

@@ -24,21 +24,21 @@ def sentence(*args: Any, **kwargs: Any) -> str:
     return str(caught.value)
 
 
-def test_the_columns_of_items_are_those_of_the_spec_in_its_order() -> None:
+def test_the_columns_of_items_are_those_of_the_spec_as_it_lists_them() -> None:
     assert default("items").names == (
         "server", "queue", "marker", "key", "id", "value", "flags", "timestamp", "expires",
         "attempts", "state", "origin",
     )  # fmt: skip
 
 
-def test_the_columns_of_events_are_those_of_the_spec_in_its_order() -> None:
+def test_the_columns_of_events_are_those_of_the_spec_as_it_lists_them() -> None:
     assert default("events").names == (
         "server", "queue", "marker", "op", "timestamp", "reader", "attempts", "opened",
         "segment", "position", "value",
     )  # fmt: skip
 
 
-def test_a_narrower_schema_keeps_the_users_order_and_may_name_extras() -> None:
+def test_a_narrower_schema_stays_as_the_user_wrote_it_and_may_name_extras() -> None:
     chosen = select("events", [("lsn", "long"), ("op", "STRING"), ("attempts", "integer")])
     assert chosen.ddl == "lsn bigint, op string, attempts int"
     assert chosen.arrow == pa.schema(

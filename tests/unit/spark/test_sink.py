@@ -70,7 +70,7 @@ def refused(frame: DataFrame, daemons: list[DaemonProcess], queue: str, **option
     return sentence_of(caught.value)
 
 
-def test_a_repeated_write_stores_nothing_twice_in_any_order_and_partitions(
+def test_a_repeated_write_stores_nothing_twice_however_it_is_partitioned(
     spark: SparkSession, daemons: list[DaemonProcess], queue: str
 ) -> None:
     for partitions in (2, 5):
@@ -90,7 +90,7 @@ def test_the_same_check_fails_without_ids(
     assert bodies(daemons, queue) != BODIES
 
 
-def test_ids_by_place_lose_and_double_rows_when_their_order_changes(
+def test_ids_by_place_lose_and_double_rows_that_change_their_place(
     spark: SparkSession, daemons: list[DaemonProcess], queue: str
 ) -> None:
     for partitions in (2, 5):
@@ -221,7 +221,7 @@ def stream(spark: SparkSession, daemons: list[DaemonProcess], tmp_path: Path, qu
     return made
 
 
-def test_a_repeated_batch_stores_nothing_twice_in_any_order_and_partitions(
+def test_a_repeated_batch_stores_nothing_twice_however_it_is_partitioned(
     stream: Stream, daemons: list[DaemonProcess]
 ) -> None:
     stream.run(with_content_ids(stream.frame(2), 2))

@@ -80,7 +80,7 @@ def test_times_are_the_same_instants_in_any_zone(spark: SparkSession, server: St
     assert when.timestamp.astimezone(UTC) == datetime(2023, 11, 14, 22, 13, 20, 1000, UTC)
 
 
-def test_a_narrower_schema_has_what_it_names_in_its_order(
+def test_a_narrower_schema_has_its_columns_as_it_lists_them(
     spark: SparkSession, server: StandIn
 ) -> None:
     reader = spark.read.format("kestrel").schema("flags long, value binary, state string")

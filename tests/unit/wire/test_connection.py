@@ -12,21 +12,21 @@ from kestrelpy.wire.connection import WireConnection
 from kestrelpy.wire.dial import NOBODY, Access, Address
 
 
-class Pieces:
-    """A socket that receives these pieces, and then its end; an exception is raised."""
+class Chunks:
+    """A socket that receives these chunks, and then its end; an exception is raised."""
 
-    def __init__(self, *pieces: bytes | Exception) -> None:
-        self.pieces = list(pieces)
+    def __init__(self, *chunks: bytes | Exception) -> None:
+        self.chunks = list(chunks)
         self.sent = b""
 
     def sendall(self, data: bytes) -> None:
         self.sent += data
 
     def recv(self, size: int) -> bytes:
-        piece = self.pieces.pop(0) if self.pieces else b""
-        if isinstance(piece, Exception):
-            raise piece
-        return piece
+        chunk = self.chunks.pop(0) if self.chunks else b""
+        if isinstance(chunk, Exception):
+            raise chunk
+        return chunk
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[OSError]:
 
 
 def connected(
-    monkeypatch: pytest.MonkeyPatch, *pieces: bytes | Exception
-) -> tuple[WireConnection, Pieces]:
-    sock = Pieces(*pieces)
+    monkeypatch: pytest.MonkeyPatch, *chunks: bytes | Exception
+) -> tuple[WireConnection, Chunks]:
+    sock = Chunks(*chunks)
 
     def connect(address: Address, access: Access, *seconds: float) -> Any:
         assert (address, access, seconds) == (("a", 1), NOBODY, (2.0, 30.0))
@@ -58,8 +58,8 @@ def connected(
 def test_answers_come_one_by_one_in_the_order_of_the_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pieces = (b"STORED\r\nVALUE q 0 1\r\nx\r\nEND\r\nEN", b"D\r\n")
-    connection, sock = connected(monkeypatch, *pieces)
+    chunks = (b"STORED\r\nVALUE q 0 1\r\nx\r\nEND\r\nEN", b"D\r\n")
+    connection, sock = connected(monkeypatch, *chunks)
     connection.send(b"set q 0 0 1\r\nx\r\nget q\r\nget q\r\n")
 
     stored, item, nothing = [connection.answer() for _ in range(3)]
@@ -68,11 +68,11 @@ def test_answers_come_one_by_one_in_the_order_of_the_requests(
     assert (stored.line, item.bodies, nothing.bodies) == (b"STORED", [b"x"], [])
 
 
-@pytest.mark.parametrize("pieces", [(), (b"\x15\x03\x03",), (ConnectionResetError(),)])
+@pytest.mark.parametrize("chunks", [(), (b"\x15\x03\x03",), (ConnectionResetError(),)])
 def test_an_end_before_the_first_line_is_explained(
-    monkeypatch: pytest.MonkeyPatch, explained: list[OSError], pieces: tuple[Any, ...]
+    monkeypatch: pytest.MonkeyPatch, explained: list[OSError], chunks: tuple[Any, ...]
 ) -> None:
-    connection, _ = connected(monkeypatch, *pieces)
+    connection, _ = connected(monkeypatch, *chunks)
 
     with pytest.raises(dial.TlsRefused, match="speaks TLS"):
         connection.answer()

@@ -175,9 +175,9 @@ def test_a_lease_ends_without_any_traffic() -> None:
     q.put(b"1")
     q.open("anna")
     q.pass_time(999)
-    assert q.lent == [b"1"]
+    assert q.leased == [b"1"]
     q.pass_time(1)
-    assert (q.lent, q.ready) == ([], [b"1"])
+    assert (q.leased, q.ready) == ([], [b"1"])
     assert q.story == "put 1 1, returned 1 attempts 1 lease"
 
 
@@ -210,7 +210,7 @@ def test_a_touched_lease_lasts_longer() -> None:
     q.pass_time(900)
     q.touch(lease, 2000)
     q.pass_time(1999)
-    assert q.lent == [b"1"]
+    assert q.leased == [b"1"]
     q.pass_time(1)
     assert q.ready == [b"1"]
 
@@ -230,7 +230,7 @@ def test_without_a_lease_an_item_stays_open_until_hang_up() -> None:
     q.open("anna")
     assert q.broker.next_due() is None
     q.pass_time(1 << 40)
-    assert q.lent == [b"1"]
+    assert q.leased == [b"1"]
     q.hang_up("anna")
     assert q.ready == [b"1"]
 
@@ -252,9 +252,9 @@ def test_a_reload_changes_the_leases_that_come_and_not_those_in_flight() -> None
     q.reload(lease_ms=5000)
     q.open("carl")
     q.pass_time(100)
-    assert q.lent == [b"1", b"3"]
+    assert q.leased == [b"1", b"3"]
     q.pass_time(900)
-    assert q.lent == [b"3"]
+    assert q.leased == [b"3"]
     q.pass_time(4000)
     assert q.ready == [b"1", b"2", b"3"]
 
@@ -264,7 +264,7 @@ def test_a_clock_that_is_set_disturbs_no_lease() -> None:
     q.put(b"1")
     q.open()
     q.step_clock(86_400_000)
-    assert q.lent == [b"1"]
+    assert q.leased == [b"1"]
     q.step_clock(-2 * 86_400_000)
     q.pass_time(1000)
     assert q.ready == [b"1"]

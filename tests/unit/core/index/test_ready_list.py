@@ -156,8 +156,8 @@ def test_bodies_of_removed_items_do_not_fill_the_memory(is_back: bool) -> None:
     for each in items:
         line.push(each)
     if is_back:
-        lent = [first for _ in items if (first := line.pop()) is not None]
-        for place, each in lent:
+        leased = [first for _ in items if (first := line.pop()) is not None]
+        for place, each in leased:
             line.put_back(place, each)
     for removed, each in enumerate(items[1:], 1):
         line.remove(each)

@@ -150,7 +150,7 @@ def test_a_waiting_plain_get_takes_the_item_for_good() -> None:
     waiting = q.wait("anna", want=Want.TAKE)
     q.put(b"1")
     assert q.answers() == [("anna", b"1")]
-    assert (q.ready, q.lent, q.story) == ([], [], "put 1 1, done 1")
+    assert (q.ready, q.leased, q.story) == ([], [], "put 1 1, done 1")
     assert waiting.done_lsn == len(q.records)
 
 
@@ -160,7 +160,7 @@ def test_a_waiting_peek_is_shown_the_item_and_leaves_it_to_the_next() -> None:
         q.wait(who, want=want)
     q.put(b"1")
     assert q.answers() == [("anna", b"1"), ("bert", b"1"), ("carl", b"1")]
-    assert q.lent == [b"1"]
+    assert q.leased == [b"1"]
 
 
 def test_a_peek_that_came_later_is_served_later() -> None:

@@ -102,7 +102,7 @@ def work_off(life: DiskHarness, items: int) -> None:
         life.commit()
         life.take_all()
         life.commit()
-        life.settle()
+        life.do_all()
 
 
 def first_number(life: DiskHarness) -> int:

@@ -78,7 +78,7 @@ def test_what_is_leased_or_dead_is_not_dropped() -> None:
     q.put(b"lent")
     q.open()
     q.put(b"1", b"2")
-    assert (q.ready, q.lent, q.dead) == ([b"2"], [b"lent"], [b"dead"])
+    assert (q.ready, q.leased, q.dead) == ([b"2"], [b"lent"], [b"dead"])
 
 
 @pytest.mark.parametrize("discard", [False, True])

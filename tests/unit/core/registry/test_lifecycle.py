@@ -377,7 +377,7 @@ def test_a_later_queue_that_was_never_written_makes_no_earlier_one_go(has_file: 
         town.disk.make_folder(f"data/next.{town.queue('next').generation + 1}")
     town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
     for _ in range(3):
-        assert sorted(town.places()) == [("next", b"0"), ("next", b"1|")]
+        assert sorted(town.stored_bodies()) == [("next", b"0"), ("next", b"1|")]
         assert len([name for name in town.disk.names("data") if name.startswith("next.")]) == 1
         town.kill()
 
@@ -440,7 +440,7 @@ def test_what_was_handed_off_to_a_child_that_was_deleted_stays_gone_when_its_que
     town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
     for _ in range(3):
         town.go()
-        assert town.places() == []
+        assert town.stored_bodies() == []
         assert not [name for name in town.disk.names("data") if name.startswith("jobs.")]
         town.cut_power()
 
@@ -489,8 +489,8 @@ def test_what_was_handed_off_stays_gone_when_its_queue_and_where_it_went_are_del
     town.work()
     town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
     for _ in range(3):
-        assert ("next", b"0|") in town.places(), "its delete was not answered"
-        assert (source, b"0") not in town.places(), "what was handed off came back"
+        assert ("next", b"0|") in town.stored_bodies(), "its delete was not answered"
+        assert (source, b"0") not in town.stored_bodies(), "what was handed off came back"
         town.go()
         town.cut_power()
 
@@ -503,7 +503,7 @@ def test_the_files_that_still_have_an_original_go_before_those_with_its_copy() -
             town.work()
         except PowerCut:
             town.come_back(town.disk.crash_clone(Random(step), "random"), True)
-            assert ("jobs", b"0") not in town.places(), f"it came back at step {step}"
+            assert ("jobs", b"0") not in town.stored_bodies(), f"it came back at step {step}"
         else:
             assert town.client("eve").take() == town.client("eva").take() == b"DELETED\r\n"
             assert step > 5

@@ -213,7 +213,7 @@ def test_a_power_cut_at_any_step_loses_nothing_of_a_child(seed: int) -> None:
                 answers.append(town.say("eve", *line))
         town.disk.cut_power_at(0)
         town.come_back(town.disk.crash_clone(Random(seed), "random"), False)
-        bodies = [body for name, body in town.places() if name == "jobs+audit"]
+        bodies = [body for name, body in town.stored_bodies() if name == "jobs+audit"]
         least = 1 + (len(answers) >= 2) + (len(answers) >= 4)
         assert bodies[:least] == [b"1", b"2", b"3"][:least], (step, answers)
         assert len(bodies) <= least + 1
@@ -236,7 +236,7 @@ def test_an_item_that_was_moving_when_its_queue_was_made_again_arrives_once() ->
     town.go()
     town.work()
     for _ in range(2):
-        assert sorted(town.places()) == [
+        assert sorted(town.stored_bodies()) == [
             ("jobs", b"2"), ("jobs+audit", b"0"), ("jobs+audit", b"2"), ("next", b"0|"),
             ("next", b"1"),
         ]  # fmt: skip

@@ -125,7 +125,7 @@ def test_a_restart_puts_what_was_leased_back_and_counts_no_attempt() -> None:
     q.abort(q.open())
     held = [q.open(), q.open()]
     again = q.restarted()
-    assert (again.ready, again.lent) == ([b"1", b"2", b"3"], [])
+    assert (again.ready, again.leased) == ([b"1", b"2", b"3"], [])
     assert [again.open().attempts for _ in held] == [1, 0]
 
 

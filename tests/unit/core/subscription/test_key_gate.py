@@ -409,7 +409,7 @@ def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
         if other.item.body == b"other":
             life.reader.confirm(other, life.now_ms)
         life.commit()
-        life.settle()
+        life.do_all()
     assert life.log.store.maintenance.snapshots, "the log is not all there is"
 
     life.kill()

@@ -74,7 +74,7 @@ def test_a_start_from_a_snapshot_knows_what_was_known(seed: int) -> None:
         for _ in range(random.randrange(30)):
             one_thing(life, random)
         life.commit()
-        life.settle()
+        life.do_all()
         before, has_snapshot = known(life), bool(life.log.store.maintenance.snapshots)
         life.kill()
         assert known(life) == before

@@ -74,7 +74,7 @@ def test_who_waits_is_served_however_many_others_stand_before(want: Want, gone: 
         q.kill()  # so that all of them are behind the frontier
     q.now_ms = 10
     q.wait("bert", want)
-    q.settle()
+    q.do_all()
     assert answers(q) == [b"new"]
 
 
@@ -85,7 +85,7 @@ def test_what_expires_behind_the_frontier_goes_once_something_in_memory_does() -
     q.commit()
     assert q.peek() == b"old"
     q.pass_time(20)
-    q.settle()
+    q.do_all()
     assert q.reader.ready.count == 0
     assert q.reader.counters.expired == 1000
 
@@ -122,7 +122,7 @@ def test_whose_segment_is_gone_is_named_and_holds_nobody_up() -> None:
         q.log.journal.segment_list.segments.remove(segment)
     lost = {i for s in gone for i in range(s.item_first, s.item_last + 1)}
     q.wait("anna")
-    q.settle()
+    q.do_all()
     assert len(answers(q)) == 1
     assert len(q.take_all()) == 20 - len(lost) - 1
     assert q.peek() is None
@@ -230,7 +230,7 @@ def test_what_was_never_written_when_a_journal_failed_is_no_damage(attempts: int
     assert q.peek(dead=attempts is not None) == b"0"
     q.reader.open(q.who("anna"), 0, attempts is not None)
     assert q.peek(dead=attempts is not None) is None
-    q.settle()
+    q.do_all()
     assert q.damages + q.reader.damages == []
 
 
@@ -256,7 +256,7 @@ def test_a_queue_that_is_deleted_while_it_is_read_leaves_nothing() -> None:
     q.commit()
     reader = q.reader
     reader.first(0)
-    q.feed()
+    q.end_turn()
     q.broker.delete(b"jobs", 0)
     while q.do_some():
         pass
@@ -286,10 +286,10 @@ def test_a_flush_while_it_is_read_brings_nothing_back() -> None:
         q.put(b"%d" % n)
     q.commit()
     q.reader.first(0)
-    q.feed()
+    q.end_turn()
     q.jobs.flush(0)
     q.put(b"new")
-    q.settle()
+    q.do_all()
     assert q.take_all() == [b"new"]
 
 
@@ -304,7 +304,7 @@ def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() 
         q.reader.nack(lease, 0, ABORTED)
     q.reader.ready_line._leave(q.reader.ready.evict(0))
     q.pass_time(2000)
-    q.settle()
+    q.do_all()
     assert q.reader.ready.count == 0
     assert q.reader.counters.expired == 6
 
@@ -315,7 +315,7 @@ def test_reading_back_stops_when_there_is_enough() -> None:
         q.put(b"x" * 1400)
     q.commit()
     q.reader.first(0)
-    q.settle()
+    q.do_all()
     assert q.reader.ready.resident_bytes < 200_000
     assert len(q.take_all()) == 600
 
@@ -396,7 +396,7 @@ def three_with_the_second_back_bare() -> DiskHarness:
     q.commit()
     q.kill()
     assert q.peek() == b"0"
-    q.settle()
+    q.do_all()
     lease = q.reader.leases.by_token(second.token)
     assert lease is not None
     q.reader.nack(lease, q.now_ms, ABORTED)
@@ -416,7 +416,7 @@ def test_a_client_that_waits_is_served_with_items_out_of_order(want: Want) -> No
     q = three_with_the_second_back_bare()
     assert q.open("anna") is not None
     q.wait("bert", want)
-    q.settle()
+    q.do_all()
     assert answers(q) == [b"1"]
 
 

@@ -102,7 +102,7 @@ def test_a_confirmed_item_is_done() -> None:
     q.put(b"1")
     q.abort(q.open())
     q.close(q.open())
-    assert (q.ready, q.lent, dict(q.reader.attempts.items())) == ([], [], {})
+    assert (q.ready, q.leased, dict(q.reader.attempts.items())) == ([], [], {})
     assert q.story == "put 1 1, returned 1 attempts 1 abort, done 1"
 
 
@@ -221,10 +221,10 @@ def test_an_open_item_does_not_expire_but_at_give_back_it_may() -> None:
     q.put(b"1", expires_ms=WALL_MS + 1000)
     lease = q.open()
     q.pass_time(5000)
-    assert q.lent == [b"1"]
+    assert q.leased == [b"1"]
     q.abort(lease)
     q.pass_time(0)
-    assert (q.ready, q.lent, dict(q.reader.attempts.items())) == ([], [], {})
+    assert (q.ready, q.leased, dict(q.reader.attempts.items())) == ([], [], {})
     assert q.reader.counters.expired == 1
 
 
@@ -339,7 +339,7 @@ def test_a_flush_empties_what_is_ready_and_keeps_what_is_open_or_dead() -> None:
     q.abort(q.open())
     held = q.open()
     q.flush()
-    assert (q.ready, q.lent, q.dead) == ([], [b"open"], [b"dead"])
+    assert (q.ready, q.leased, q.dead) == ([], [b"open"], [b"dead"])
     assert q.records[-1].item == 3
     assert q.story.endswith("flushed 3 sparing 2")
     q.abort(held)

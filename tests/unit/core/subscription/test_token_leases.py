@@ -15,7 +15,7 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.transfer.steps import TransferSource
-from tests.support.core_harness import CoreHarness, all_read, dead_in_order, make_queue
+from tests.support.core_harness import CoreHarness, all_read, dead_as_fetched, make_queue
 
 
 def by_token(q: CoreHarness, lease_ms: int = 60_000) -> Lease:
@@ -389,7 +389,7 @@ def test_a_dead_item_goes_back_to_its_place_among_the_dead_however_its_lease_end
         for each in (q, q.restarted()):
             assert each.named(token) is None
             all_read(each.reader)
-            assert [i.body for i in dead_in_order(each.reader)] == [b"one", b"two"], how
+            assert [i.body for i in dead_as_fetched(each.reader)] == [b"one", b"two"], how
             assert {d.attempts for d in each.reader.dead.deaths.values()} == {1}
 
 

@@ -20,9 +20,9 @@ from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
 from tests.support.transfer_harness import (
     TransferHarness,
+    check_after_a_crash,
     cut_at_every_step,
     cut_twice,
-    settle_down,
 )
 
 SEEDS = range(40)
@@ -40,7 +40,7 @@ def through_three_queues(town: TransferHarness) -> None:
 
 
 def test_a_row_of_queues_hands_on_exactly_once_whatever_crashes_when() -> None:
-    assert cut_at_every_step(through_three_queues, settle_down) > 20
+    assert cut_at_every_step(through_three_queues, check_after_a_crash) > 20
 
 
 def put_off(town: TransferHarness) -> None:
@@ -56,7 +56,7 @@ def put_off(town: TransferHarness) -> None:
 
 
 def test_within_one_queue_it_is_both_or_neither_whatever_crashes_when() -> None:
-    assert cut_at_every_step(put_off, settle_down) > 10
+    assert cut_at_every_step(put_off, check_after_a_crash) > 10
 
 
 def by_token(town: TransferHarness) -> None:
@@ -75,9 +75,9 @@ def by_token(town: TransferHarness) -> None:
 
 def test_by_token_and_from_the_dead_line_too() -> None:
     def look(town: TransferHarness) -> None:
-        settle_down(town)
+        check_after_a_crash(town)
         town.pass_time(4_000_000)
-        settle_down(town)
+        check_after_a_crash(town)
 
     assert cut_at_every_step(by_token, look) > 15
 
@@ -93,7 +93,7 @@ def taken_at_once(town: TransferHarness) -> None:
 
 
 def test_a_copy_that_was_confirmed_before_its_origin_was_settled_stays_done() -> None:
-    cut_at_every_step(taken_at_once, settle_down, seeds=6)
+    cut_at_every_step(taken_at_once, check_after_a_crash, seeds=6)
 
 
 CHILDREN = [
@@ -116,9 +116,9 @@ def test_fan_out_children_are_sides_of_it_whatever_crashes_when(source: str, to:
         town.finish(to)
 
     def look(town: TransferHarness) -> None:
-        settle_down(town)
+        check_after_a_crash(town)
         town.pass_time(4_000_000)
-        settle_down(town)
+        check_after_a_crash(town)
 
     cut_at_every_step(act, look)
 
@@ -132,9 +132,9 @@ def test_what_a_child_hands_off_its_parent_and_the_others_have_still() -> None:
         assert town.pass_on("next", b"1") == b"STORED\r\n"
     town.kill()
     town.work()
-    assert [body for _, body in town.places()] == [b"1|"] * 3
+    assert [body for _, body in town.stored_bodies()] == [b"1|"] * 3
     assert town.origins() == 0
-    assert {queue for queue, _ in town.places()} == {"next"}
+    assert {queue for queue, _ in town.stored_bodies()} == {"next"}
 
 
 def snapshots_between(town: TransferHarness) -> None:
@@ -155,7 +155,7 @@ def snapshots_between(town: TransferHarness) -> None:
 
 
 def test_snapshots_between_its_steps_change_nothing() -> None:
-    cut_at_every_step(snapshots_between, settle_down)
+    cut_at_every_step(snapshots_between, check_after_a_crash)
 
 
 @pytest.mark.parametrize("act", [through_three_queues, put_off])
@@ -193,7 +193,7 @@ def test_where_the_record_for_those_who_count_was_torn_a_start_says_it_again() -
     town.work()
     assert sum(segment.live for segment in journal_of(town).segments) == 2, "counted once"
     town.restart()
-    settle_down(town)
+    check_after_a_crash(town)
     assert [r.item for r in town.records("jobs") if r.kind == Kind.MOVED] == [1]
 
 
@@ -242,7 +242,7 @@ def test_a_life_of_hand_offs_and_crashes_loses_nothing_and_doubles_nothing(seed:
             town.check()
     town.go()
     town.pass_time(5000)
-    settle_down(town)
+    check_after_a_crash(town)
 
 
 def test_the_golden_journal_is_read_as_it_was_meant() -> None:
@@ -275,7 +275,7 @@ def test_a_move_within_one_log_is_settled_with_a_snapshot_between() -> None:
     for _ in range(2):
         town.kill()
         town.work()
-        assert sorted(town.places()) == [("orders", b"1"), ("orders+audit", b"1")]
+        assert sorted(town.stored_bodies()) == [("orders", b"1"), ("orders+audit", b"1")]
         assert town.origins() == 0
 
 

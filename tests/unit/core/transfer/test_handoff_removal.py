@@ -110,10 +110,11 @@ def files(town: TransferHarness) -> list[str]:
 def look(town: TransferHarness, deleted: set[str], is_both_ways: bool, story: str) -> None:
     """Check a start after a cut; then delete what came back, and check the next start."""
     town.work()
-    bodies = [unmarked(body) for _, body in town.places()]
-    assert len(bodies) == len({*bodies}), f"{story}: doubled: {town.places()}"
+    bodies = [unmarked(body) for _, body in town.stored_bodies()]
+    assert len(bodies) == len({*bodies}), f"{story}: doubled: {town.stored_bodies()}"
     if "next" in deleted and not is_both_ways:  # else one of the two is the first to go
-        assert b"0" not in bodies, f"{story}: what was deleted with next is back: {town.places()}"
+        back = f"{story}: what was deleted with next is back: {town.stored_bodies()}"
+        assert b"0" not in bodies, back
     there = {name.decode() for name in town.broker.queues}
     assert not there & deleted, f"{story}: {there & deleted} came back"
     assert town.origins() == 0, story
@@ -123,7 +124,7 @@ def look(town: TransferHarness, deleted: set[str], is_both_ways: bool, story: st
     for name in sorted(there):
         assert town.say("eve", f"delete {name}".encode()) == DELETED, story
     for _ in range(2):
-        assert (town.places(), files(town), [*town.broker.queues]) == ([], [], []), story
+        assert (town.stored_bodies(), files(town), [*town.broker.queues]) == ([], [], []), story
         town.kill()
 
 

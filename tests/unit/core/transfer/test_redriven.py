@@ -185,7 +185,7 @@ def test_compaction_keeps_a_redriven_item_without_an_expiry() -> None:
         assert lease is not None
         d.reader.confirm(lease, d.now_ms)
         d.commit()
-        d.settle()
+        d.do_all()
     records = [*JournalView(d.disk, d.log.journal.folder, live=True).records()]
     assert not [r for r in records if r.kind == Kind.REDRIVEN], "a snapshot alone knows it"
     d.kill()

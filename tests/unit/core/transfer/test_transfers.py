@@ -587,7 +587,7 @@ def test_bodies_on_their_way_take_no_more_memory_than_they_may(
     assert len(town.moving()) == 2
     town.go()
     town.work()
-    assert [place for place, _ in town.places()] == ["later"] * 3
+    assert [place for place, _ in town.stored_bodies()] == ["later"] * 3
 
 
 def test_a_move_of_many_takes_few_steps_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -608,4 +608,4 @@ def test_a_move_of_many_takes_few_steps_in_each_turn(monkeypatch: pytest.MonkeyP
     assert town.say("client", b"move jobs next 100") == b"100\r\n"
     assert max(taken) <= 7 + 5
     assert sum(taken) == 300, "each item is begun, then it is stored, then it has left"
-    assert town.places() == [("next", body) for body in bodies]
+    assert town.stored_bodies() == [("next", body) for body in bodies]

@@ -18,9 +18,9 @@ from kestrelpy.core.transfer.steps import TransferSource
 from tests.support.memory_disk import Fault
 from tests.support.transfer_harness import (
     TransferHarness,
+    check_after_a_crash,
     cut_at_every_step,
     cut_twice,
-    settle_down,
 )
 
 SEEDS = range(40)
@@ -41,7 +41,7 @@ def dead_letters(town: TransferHarness) -> None:
 
 def test_dead_letters_arrive_exactly_once_whatever_crashes_when() -> None:
     def look(town: TransferHarness) -> None:
-        settle_down(town)
+        check_after_a_crash(town)
         assert not town.broker.queues.get(b"jobs") or not town.queue("jobs").reader.dead.deaths
 
     assert cut_at_every_step(dead_letters, look) > 30
@@ -58,9 +58,9 @@ def expiring(town: TransferHarness) -> None:
 
 def test_what_expires_is_moved_exactly_once_whatever_crashes_when() -> None:
     def look(town: TransferHarness) -> None:
-        settle_down(town)
+        check_after_a_crash(town)
         town.pass_time(3000)
-        settle_down(town)
+        check_after_a_crash(town)
         assert len(town.queue("jobs").reader.live if b"jobs" in town.broker.queues else []) <= 1
 
     assert cut_at_every_step(expiring, look) > 20
@@ -78,7 +78,7 @@ def taken_at_once(town: TransferHarness) -> None:
 
 
 def test_a_copy_that_was_confirmed_before_its_origin_was_settled_is_not_moved_again() -> None:
-    cut_at_every_step(taken_at_once, settle_down, seeds=6)
+    cut_at_every_step(taken_at_once, check_after_a_crash, seeds=6)
 
 
 def test_a_second_crash_while_a_start_settles_changes_nothing() -> None:
@@ -125,7 +125,7 @@ def test_a_life_of_moves_and_crashes_loses_nothing_and_doubles_nothing(seed: int
             town.check()
     town.go()
     town.pass_time(5000)
-    settle_down(town)
+    check_after_a_crash(town)
 
 
 def test_a_copy_goes_no_further_before_it_is_on_disk_itself() -> None:
@@ -171,7 +171,7 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     assert len(town.done) <= 2
     del town.disk.faults[:]
     town.kill()
-    settle_down(town)
+    check_after_a_crash(town)
 
 
 def test_an_open_origin_outlives_its_copy_snapshots_and_the_segment_it_was_put_in() -> None:
@@ -255,7 +255,7 @@ def test_a_queue_deleted_on_the_way_doubles_nothing_whatever_crashes_when(
 ) -> None:
     def look(town: TransferHarness) -> None:
         town.removes = True
-        settle_down(town)
+        check_after_a_crash(town)
 
     cut_at_every_step(lambda town: deleted_on_its_way(town, which, later), look, seeds=4)
 
@@ -273,7 +273,7 @@ def redriven(town: TransferHarness) -> None:
 
 
 def test_what_is_redriven_is_there_once_whatever_crashes_when() -> None:
-    cut_at_every_step(redriven, settle_down)
+    cut_at_every_step(redriven, check_after_a_crash)
 
 
 def leased_dead_letters(town: TransferHarness) -> None:
@@ -301,7 +301,7 @@ def token_of(answer: bytes) -> bytes:
 
 def test_a_dead_letter_leased_by_token_is_there_once_whatever_crashes_when() -> None:
     def look(town: TransferHarness) -> None:
-        settle_down(town)
+        check_after_a_crash(town)
         town.pass_time(95_000)
         if b"jobs" in town.broker.queues:
             reader = town.queue("jobs").reader
@@ -311,7 +311,7 @@ def test_a_dead_letter_leased_by_token_is_there_once_whatever_crashes_when() -> 
             while town.finish("jobs") or town.finish("jobs/dead"):
                 pass
             assert not reader.live
-        settle_down(town)
+        check_after_a_crash(town)
 
     assert cut_at_every_step(leased_dead_letters, look, seeds=4) > 20
 

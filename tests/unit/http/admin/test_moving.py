@@ -14,7 +14,7 @@ from tests.support.http_client import Web, web
 JOBS = "/admin/queues/jobs"
 
 
-async def bury(server: Web, *reasons: str) -> None:
+async def make_dead_letters(server: Web, *reasons: str) -> None:
     """Make a dead letter for each reason."""
     for reason in reasons:
         await server.client.post("/queues/jobs/items", content=b"x")
@@ -30,7 +30,7 @@ async def figures(server: Web, name: str = "jobs") -> tuple[int, int]:
 
 async def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        await bury(server, "a", "b", "a")
+        await make_dead_letters(server, "a", "b", "a")
         for body, count in (
             ({"all": True}, 3), ({"filter": {"reason": "a"}}, 2), ({"ids": [1, 2, 99]}, 2),
         ):  # fmt: skip
@@ -41,7 +41,7 @@ async def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
 
 async def test_ids_and_filters_choose_what_goes_where(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        await bury(server, "a", "b", "a", "c")
+        await make_dead_letters(server, "a", "b", "a", "c")
         said = await server.client.post(f"{JOBS}/redrive", json={"filter": {"reason": "a"}})
         assert (said.json()["state"], said.json()["done"]) == ("done", 2)
         assert await figures(server) == (2, 2)
@@ -70,7 +70,7 @@ async def test_an_unclear_request_is_refused(
     tmp_path: Path, action: str, body: dict[str, Any]
 ) -> None:
     async with web(tmp_path) as server:
-        await bury(server, "a")
+        await make_dead_letters(server, "a")
         said = await server.client.post(f"{JOBS}/{action}", json=body)
         assert said.status_code == 400, said.text
         assert await figures(server) == (0, 1)
@@ -111,7 +111,7 @@ async def test_batches_reach_all_dead_letters_once(
 ) -> None:
     monkeypatch.setattr(moving, "BATCH", 2)
     async with web(tmp_path) as server:
-        await bury(server, "a", "b", "a", "b", "a")
+        await make_dead_letters(server, "a", "b", "a", "b", "a")
         said = await server.client.post(f"{JOBS}/redrive", json={"all": True})
         assert said.json()["done"] == 5
         assert await figures(server) == (5, 0)

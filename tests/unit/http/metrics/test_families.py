@@ -75,7 +75,7 @@ def test_the_page_of_the_docs_has_each_figure() -> None:
     assert PAGE.read_text() == page(), "run python -m tests.support.figure_table"
 
 
-def test_families_of_queues_keep_their_order_and_new_ones_come_last() -> None:
+def test_families_of_queues_stay_as_listed_and_new_ones_come_last() -> None:
     assert [each.family for each in SERIES.values() if each.is_counter][:11] == [
         "items_stored", "deliveries", "redeliveries", "items_confirmed", "deliveries_returned",
         "leases_expired", "items_expired", "items_discarded", "items_dead", "items_duplicate",

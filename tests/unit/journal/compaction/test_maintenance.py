@@ -184,7 +184,7 @@ def snapshot_of(life: DiskHarness) -> None:
     life.background.snapshot(life.log, life.unix_ms)
     life.sync()
     life.background.log_advanced(life.log)
-    life.settle()
+    life.do_all()
 
 
 def lsns_on_disk(life: DiskHarness) -> list[int]:

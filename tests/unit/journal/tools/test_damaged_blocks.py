@@ -92,10 +92,10 @@ def made(recycled: bool, snapshot: bool) -> Made:
             bodies[item] = b"item %d " % item * 30
             if not h.log.has_room(2 * len(bodies[item])):  # as a connection that waits
                 h.commit()
-                h.settle()
+                h.do_all()
             h.jobs.put(bodies[item], 0, 0, h.now_ms, header=ItemHeader(id=b"%d" % item))
             h.commit()
-        h.settle()
+        h.do_all()
         h.commit()
         for name in h.disk.names(folder):
             states.setdefault(name, []).append(h.disk.read(f"{folder}/{name}"))
@@ -107,7 +107,7 @@ def made(recycled: bool, snapshot: bool) -> Made:
         if recycled or number % 3:
             h.reader.confirm(lease, h.now_ms)
         h.commit()
-    h.settle()
+    h.do_all()
     put(30)
     put(12)
     h.log.journal.close(h.unix_ms)

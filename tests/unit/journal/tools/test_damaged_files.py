@@ -119,7 +119,7 @@ def test_lost_items_that_only_a_child_needs_are_named_without_a_snapshot() -> No
     while (lease := h.open()) is not None:
         h.reader.confirm(lease, h.now_ms)
     h.commit()
-    h.settle()
+    h.do_all()
     h.log.journal.close(h.unix_ms)
     disk = h.disk.kill_clone()
     for name in disk.names(folder):

@@ -16,8 +16,8 @@ def server_with(sizes: dict[bytes, int]) -> ServerHarness:
     return server
 
 
-def names(server: ServerHarness, order: QueueOrder) -> list[str]:
-    page = ended(list_queues(server.broker, order))
+def names(server: ServerHarness, by: QueueOrder) -> list[str]:
+    page = ended(list_queues(server.broker, by))
     return [queue.name.decode() for queue in page.queues]
 
 
@@ -31,13 +31,13 @@ def test_a_page_has_the_queues_that_contain_the_words_in_any_case() -> None:
 def test_all_pages_together_have_each_queue_once_in_either_direction() -> None:
     server = server_with({b"q%d" % n: n % 3 for n in range(7)})
     for is_descending in (False, True):
-        order, seen = QueueOrder(sort="items", is_descending=is_descending, most=2), []
+        by, seen = QueueOrder(sort="items", is_descending=is_descending, most=2), []
         for _ in range(7):
-            page = ended(list_queues(server.broker, order))
+            page = ended(list_queues(server.broker, by))
             seen += [(queue.reader.ready.count, queue.name) for queue in page.queues]
             if page.next is None:
                 break
-            order = order._replace(after=page.next)
+            by = by._replace(after=page.next)
         assert seen == sorted(seen, reverse=is_descending)
         assert len(seen) == 7
 

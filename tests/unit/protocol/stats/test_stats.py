@@ -48,7 +48,7 @@ def test_the_names_and_their_sequence() -> None:
     ]
 
 
-def test_the_names_of_a_queue_stay_in_their_order() -> None:
+def test_the_names_of_a_queue_stay_as_listed() -> None:
     assert [name for name in OF_A_QUEUE if name in KNOWN_OF_A_QUEUE] == KNOWN_OF_A_QUEUE
 
 

@@ -45,7 +45,7 @@ def burst(server: DiskHarness, count: int = 200, size: int = 1000) -> None:
     while (lease := server.open()) is not None:
         server.reader.confirm(lease, server.now_ms)
         server.commit()
-    server.settle()
+    server.do_all()
 
 
 def on_disk(server: DiskHarness) -> int:
@@ -159,7 +159,7 @@ def burst_around(server: DiskHarness) -> None:
     for lease in held:
         server.reader.nack(lease, server.now_ms, b"abort")
     server.commit()
-    server.settle()
+    server.do_all()
 
 
 @each_end

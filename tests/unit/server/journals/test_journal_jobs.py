@@ -42,37 +42,37 @@ def test_a_reader_has_one_read_under_way(life: DiskHarness) -> None:
     life.commit()
     for _ in range(5):
         life.reader.first(0)
-        life.feed()
+        life.end_turn()
     assert len(life.background.work) == 1
-    life.settle()
+    life.do_all()
     assert life.reader.first(0) is not None
 
 
 def test_a_read_of_unwritten_items_is_deferred(life: DiskHarness) -> None:
     life.put(b"1")
     life.wait("anna")
-    life.feed()
+    life.end_turn()
     assert life.waiting_reads == [life.reader]
     assert life.background.work == []
     life.commit()
-    life.settle()
+    life.do_all()
     assert [w.lease.item.body for w in life.broker.take_to_resume() if w.lease] == [b"1"]
 
 
 def test_nothing_is_read_without_a_request(life: DiskHarness) -> None:
     fill(life, 3)
     life.reader.first(0)
-    life.settle()
+    life.do_all()
     steps = life.disk.steps
     for _ in range(10):
-        life.feed()
+        life.end_turn()
     assert life.disk.steps == steps
     assert not life.background.loop.soon
 
 
 def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: DiskHarness) -> None:
     fill(life, 20)
-    life.settle()
+    life.do_all()
     before = names(life, ".snapshot")
     life.put(b"x" * 100)
     journal = life.log.journal
@@ -81,13 +81,13 @@ def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: DiskHarnes
     life.background.log_advanced(life.log)
     assert life.background.work == [], "not before its records are durable"
     life.commit()
-    life.settle()
+    life.do_all()
     assert names(life, ".snapshot") != before
 
 
 def test_the_snapshot_of_a_failed_journal_is_dropped(life: DiskHarness) -> None:
     fill(life, 20)
-    life.settle()
+    life.do_all()
     life.put(b"x" * 100)
     life.log.journal.write(0)
     life.background.snapshot(life.log, 0)
@@ -103,11 +103,11 @@ def test_a_snapshot_that_finds_no_room_is_named_and_tried_again(
 ) -> None:
     life.disk.faults = [Fault("create", "*.snapshot", error=errno.ENOSPC)]
     fill(life, 30)
-    life.settle()
+    life.do_all()
     assert len(names(life, ".snapshot")) <= 2
     assert "no snapshot: No space left on device" in caplog.text
     fill(life, 30)
-    life.settle()
+    life.do_all()
     assert names(life, ".snapshot")
 
 
@@ -125,17 +125,17 @@ def test_segments_go_after_snapshots_and_live_items_are_in_compacted_ones(
             keep.append(lease)
         if n % 5 == 0:
             life.commit()
-            life.settle()
+            life.do_all()
     before = len(names(life, ".segment"))
     for _ in range(6):
         fill(life, 5)
-        life.settle()
+        life.do_all()
         for _ in range(5):
             lease = life.open()
             assert lease is not None
             life.reader.confirm(lease, 0)
         life.commit()
-        life.settle()
+        life.do_all()
     assert len(names(life, ".segment")) <= before
     life.kill()
     assert life.take_all() == [lease.item.body for lease in keep]
@@ -179,7 +179,7 @@ def test_a_rewriting_that_finds_no_room_is_worth_a_line_unless_the_journal_has_f
     monkeypatch.setattr(CompactionJob, "run", run)
     monkeypatch.setattr(Maintenance, "choose", lambda *_: life.log.journal.segments[:1])
     fill(life, 20)
-    life.settle()
+    life.do_all()
     told = [text for text in caplog.messages if "not rewritten: No space left" in text]
     assert bool(told) is not has_failed
     assert (life.log.failure is not None) is has_failed, "it was tried"
@@ -205,7 +205,7 @@ def test_a_merge_that_finds_no_room_is_worth_a_line_unless_the_journal_has_faile
     monkeypatch.setattr(MergeJob, "run", run)
     monkeypatch.setattr(Maintenance, "begin_merge", begin)
     fill(life, 20)
-    life.settle()
+    life.do_all()
     told = [text for text in caplog.messages if "chunks not merged: No space left" in text]
     assert bool(told) is not has_failed
     assert (life.log.failure is not None) is has_failed, "it was tried"
@@ -229,7 +229,7 @@ def test_an_item_that_came_back_ten_times_is_worth_a_line(
         lease = life.open()
         assert lease is not None
         life.reader.nack(lease, life.now_ms, ABORTED)
-        life.settle()
+        life.do_all()
     assert [r.getMessage() for r in caplog.records] == [
         "queue jobs: item 1 came back 10 times; at max_attempts = 100 it is dead"
     ]

@@ -69,7 +69,7 @@ def test_they_count_until_they_are_given_up_over_restarts(snapshot: bool) -> Non
             h.commit()
             h.background.snapshot(h.log, h.unix_ms)
             h.commit()
-            h.settle()
+            h.do_all()
             assert any(n.endswith(".snapshot") for n in h.disk.names(h.log.journal.folder))
         write_and_sync(h)
         h.kill()
@@ -150,7 +150,7 @@ def test_what_was_given_up_is_no_loss_again_after_a_snapshot() -> None:
         h.commit()
         h.background.snapshot(h.log, h.unix_ms)
         h.commit()
-        h.settle()
+        h.do_all()
         h.kill()
         assert not h.reader.unreadable.count
         assert not h.jobs.children[b"late"].unreadable.count

@@ -34,7 +34,7 @@ def life(monkeypatch: pytest.MonkeyPatch) -> DiskHarness:
     for n in range(ITEMS):
         life.put(body(n))
         life.commit()
-    life.settle()
+    life.do_all()
     return life
 
 
@@ -77,7 +77,7 @@ def test_a_shortage_that_goes_on_is_tried_once_in_a_pause(life: DiskHarness) -> 
     work = list(life.background.work)
     for _ in range(10):
         life.reader.first(life.now_ms)
-        life.feed()
+        life.end_turn()
     assert life.background.work == work, "not before the pause is over"
     assert fault.fired == 1
 
@@ -119,7 +119,7 @@ def test_a_flush_ends_the_shortage_of_its_items(life: DiskHarness) -> None:
     be_short(life, 1 << 20)
     look_in_vain(life)
     life.jobs.flush(life.now_ms)
-    life.settle()
+    life.do_all()
     assert life.reader.unread == ""
     assert life.background._shortage.count == 0
 
@@ -143,7 +143,7 @@ def test_an_unreadable_out_of_order_item_is_logged_at_once(life: DiskHarness) ->
     assert life.reader.ready.disk_refs.count == 1
     life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]
     life.reader.first(life.now_ms)
-    life.feed()
+    life.end_turn()
     while life.background.do_one():
         pass
     assert [each.id_last for each in life.damages] == [1], "before anybody looks again"
@@ -341,7 +341,7 @@ def unchecked(life: DiskHarness) -> DiskHarness:
     """The forty items after a start that had no time to look at their bodies, with a child."""
     life.broker.mention(b"jobs+audit", life.now_ms, 1)
     life.commit()
-    life.settle()
+    life.do_all()
     with patch("kestrelpy.server.directory.data_directory._CHECKED_FIRST_BYTES", 0):
         life.kill()
     assert len(life.found.unchecked) == 1
@@ -467,7 +467,7 @@ def test_snapshots_and_rewriting_go_on_after_a_shortage(
         else:
             kept.append(lease.item.body)
         life.commit()
-        life.settle()
+        life.do_all()
     assert fault.fired == 4
     life.kill()
     assert life.take_all() == kept
@@ -478,7 +478,7 @@ def test_a_look_at_an_item_that_no_segment_holds_ends(life: DiskHarness) -> None
     """Otherwise nothing out of order is ever read again, and whoever fetches waits for good."""
     life.reader.ready.disk_refs.unsure.add(10_000)
     life.reader.schedule_read()
-    life.settle()
+    life.do_all()
     assert not life.reader.ready.disk_refs.is_fetching
     assert 10_000 not in life.reader.ready.disk_refs.unsure, "the look has ended"
     assert life.take_all() == [body(n) for n in range(ITEMS)]

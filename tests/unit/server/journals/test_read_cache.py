@@ -23,9 +23,9 @@ def test_children_share_the_items_read_for_one_of_them() -> None:
     life.commit()
     for branch in ChildQueue.all_of(life.jobs):
         branch.reader.first(life.now_ms)  # they learn it when they look
-    life.feed()
+    life.end_turn()
     assert len(life.background.work) == 1, "the others wait for it"
-    life.settle()
+    life.do_all()
     for reader in life.jobs.readers:
         assert [item.body for item in reader.ready] == [b"0", b"1", b"2"]
 

@@ -59,7 +59,7 @@ def test_there_is_a_maker_for_every_column() -> None:
     assert items <= set(ITEM_COLUMNS)
 
 
-def test_a_batch_has_the_selected_columns_in_their_order() -> None:
+def test_a_batch_has_the_columns_as_they_were_selected() -> None:
     found = rows(("lsn", "bigint"), ("queue", "string"), ("op", "string"))
     assert found is not None
     assert list(found[0].items()) == [("lsn", 1), ("queue", "jobs"), ("op", "put")]

@@ -151,7 +151,7 @@ def test_batches_are_of_one_to_four_mebibytes_and_a_larger_body_is_one_of_its_ow
     assert all(size >= 1 << 20 for size in sizes[:-1])
 
 
-def test_limits_of_time_and_marker_are_kept() -> None:
+def test_rows_outside_the_limits_of_time_and_marker_are_left_out() -> None:
     disk, _ = every_kind()
     by_time = in_bulk(disk, FOLDER, limits=RowLimits(from_ms=TIME_MS + 2, before_ms=TIME_MS + 4))
     assert [row["op"] for row in by_time.rows] == ["dead", "expire"]

@@ -14,7 +14,7 @@ from tests.support.memory_disk import MemoryDisk
 OTHER = bytes(reversed(IDENTITY))
 
 
-def chain(
+def journal_segments(
     count: int = 3, identity: bytes = IDENTITY, time_ms: int = TIME_MS, sealed: bool = True
 ) -> list[SegmentBuilder]:
     """So many segments with two puts each; the last one is sealed only if it is said."""
@@ -56,7 +56,7 @@ def test_segments_that_go_between_their_listing_and_a_look_are_no_damage() -> No
             return super().size(path)
 
     disk = Removing()
-    lay(disk, "a/jobs.1", *chain(5))
+    lay(disk, "a/jobs.1", *journal_segments(5))
 
     (found,), problems = discover(disk, ["a/jobs.1"])
 
@@ -64,11 +64,11 @@ def test_segments_that_go_between_their_listing_and_a_look_are_no_damage() -> No
     assert (found.damages, problems) == ([], [])
 
 
-def test_places_of_one_journal_are_one_group_and_another_journal_another() -> None:
+def test_copies_of_one_journal_are_one_group_and_another_journal_another() -> None:
     disk = MemoryDisk()
-    lay(disk, "a/jobs.1", *chain())
-    lay(disk, "b/jobs.1", *chain(2))
-    lay(disk, "c/jobs.1", *chain(identity=OTHER))
+    lay(disk, "a/jobs.1", *journal_segments())
+    lay(disk, "b/jobs.1", *journal_segments(2))
+    lay(disk, "c/jobs.1", *journal_segments(identity=OTHER))
 
     groups, problems = grouped(disk, "a/jobs.1", "b/jobs.1", "c/jobs.1")
 
@@ -80,8 +80,8 @@ def test_places_of_one_journal_are_one_group_and_another_journal_another() -> No
 
 def test_a_place_that_went_on_otherwise_is_not_mixed_in() -> None:
     disk = MemoryDisk()
-    lay(disk, "a/jobs.1", *chain())
-    lay(disk, "b/jobs.1", *chain(2), chain(3, time_ms=TIME_MS + 1)[2])
+    lay(disk, "a/jobs.1", *journal_segments())
+    lay(disk, "b/jobs.1", *journal_segments(2), journal_segments(3, time_ms=TIME_MS + 1)[2])
 
     groups, problems = grouped(disk, "a/jobs.1", "b/jobs.1")
 
@@ -92,8 +92,8 @@ def test_a_place_that_went_on_otherwise_is_not_mixed_in() -> None:
 
 def test_each_segment_is_read_once_and_its_copies_are_known() -> None:
     disk = MemoryDisk()
-    lay(disk, "a/jobs.1", *chain())
-    lay(disk, "b/jobs.1", *chain())
+    lay(disk, "a/jobs.1", *journal_segments())
+    lay(disk, "b/jobs.1", *journal_segments())
 
     ((group), *_), _ = grouped(disk, "a/jobs.1", "b/jobs.1")
     best = best_copies(group)
@@ -106,15 +106,15 @@ def test_each_segment_is_read_once_and_its_copies_are_known() -> None:
 
 def test_a_segment_with_a_footer_is_better_than_one_that_was_still_written_to() -> None:
     disk = MemoryDisk()
-    lay(disk, "a/jobs.1", *chain(sealed=False))
-    lay(disk, "b/jobs.1", *chain())
+    lay(disk, "a/jobs.1", *journal_segments(sealed=False))
+    lay(disk, "b/jobs.1", *journal_segments())
 
     assert paths(disk, "a/jobs.1", "b/jobs.1")[2] == f"b/jobs.1/{segment_name(3)}"
 
 
 def test_a_whole_file_is_better_than_one_that_is_cut() -> None:
     disk = MemoryDisk()
-    one, two, three = chain()
+    one, two, three = journal_segments()
     lay(disk, "a/jobs.1", one, three)
     cut = bytes(two.data)[:2048]
     disk.create(f"a/jobs.1/{segment_name(2)}", cut, len(cut)).close()
@@ -125,7 +125,7 @@ def test_a_whole_file_is_better_than_one_that_is_cut() -> None:
 
 def test_of_two_that_were_still_written_to_the_longer_one_is_read() -> None:
     disk = MemoryDisk()
-    short, long = chain(1, sealed=False), chain(1, sealed=False)
+    short, long = journal_segments(1, sealed=False), journal_segments(1, sealed=False)
     long[0].batch(draft(Kind.PUT, 3, 3, 0, b"x"), synced=2)
     lay(disk, "a/jobs.1", *short)
     lay(disk, "b/jobs.1", *long)

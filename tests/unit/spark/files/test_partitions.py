@@ -196,7 +196,7 @@ def test_times_are_the_same_instants_in_any_zone(
     assert happened(early) + happened(late) == happened(read(spark, daemon.data_dir, mode="events"))
 
 
-def test_a_narrower_schema_has_what_it_names_in_its_order(
+def test_a_narrower_schema_has_its_columns_as_it_lists_them(
     spark: SparkSession, daemon: DaemonProcess, raw: Raw
 ) -> None:
     put(raw, "jobs", range(1, 4))

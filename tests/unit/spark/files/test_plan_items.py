@@ -36,10 +36,10 @@ def test_an_item_leased_by_token_is_leased_until_it_is_confirmed(tmp_path: Path)
     lease = story.open(lease_ms=60_000)
     story.life.commit()
     assert states(story, tmp_path / "a") == {1: "lent", 2: "ready"}
-    story.settle()
+    story.do_maintenance()
     assert states(story, tmp_path / "b") == {1: "lent", 2: "ready"}
     story.confirm(lease)
-    story.settle()
+    story.do_maintenance()
     assert states(story, tmp_path / "c") == {2: "ready"}
 
 
@@ -48,7 +48,7 @@ def test_a_cancelled_item_is_gone_and_a_pause_changes_no_item(tmp_path: Path) ->
     story.put(b"one", b"two")
     Admin(story.life.jobs).cancel(1, 3, story.life.now_ms)
     Admin(story.life.jobs).pause(True, story.life.now_ms)
-    story.settle()
+    story.do_maintenance()
     assert states(story, tmp_path) == {2: "ready"}
 
 

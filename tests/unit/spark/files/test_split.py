@@ -28,7 +28,7 @@ def ranges() -> st.SearchStrategy[list[Range]]:
     return st.lists(pair.map(lambda two: (min(two), max(two))), max_size=4)
 
 
-def apart() -> st.SearchStrategy[list[Range]]:
+def disjoint() -> st.SearchStrategy[list[Range]]:
     """Ranges without a number in common."""
     ends = st.sets(st.integers(1, 30), max_size=10).map(sorted)
     return ends.map(lambda some: list(zip(some[::2], some[1::2], strict=False)))
@@ -38,7 +38,7 @@ def numbers(some: list[Range]) -> set[int]:
     return {n for first, last in some for n in range(first, last + 1)}
 
 
-@given(apart(), ranges())
+@given(disjoint(), ranges())
 def test_ranges_without_others_have_the_numbers_that_no_other_has(
     some: list[Range], others: list[Range]
 ) -> None:

@@ -306,11 +306,11 @@ class Pen:
         """The snapshot has it, whatever became of it."""
         self.book.at_last(lambda line: line.items.add(item))
 
-    def bury(self, item: int) -> None:
+    def mark_dead(self, item: int) -> None:
         """By the snapshot it is dead."""
         self.book.at_last(lambda line: line.dead.add(item))
 
-    def exhume(self, item: int) -> None:
+    def mark_alive(self, item: int) -> None:
         """By the snapshot it is not."""
         self.book.at_last(lambda line: line.dead.discard(item))
 

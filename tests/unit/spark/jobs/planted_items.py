@@ -190,13 +190,13 @@ def lost() -> Iterator[Case]:
     }  # fmt: skip
 
     def forgotten(story: Story) -> Story:
-        def told(pen: Pen) -> int:
+        def story_without(pen: Pen) -> int:
             item = story(pen)
             assert isinstance(item, int)
             pen.forget(item)
             return item
 
-        return told
+        return story_without
 
     for state, story in states.items():
         yield Case(rule, state, forgotten(story), story, also=also)
@@ -292,14 +292,14 @@ def too_late() -> Iterator[Case]:
 
 def deaths() -> Iterator[Case]:
     rule = "death_unclear"
-    yield Case(rule, "alive by the state", then(Pen.die, Pen.exhume), then(Pen.die))
-    yield Case(rule, "dead by the state", then(Pen.bury), then(Pen.back))
-    yield Case(rule, "redriven, and dead by the state", then(Pen.die, Pen.redrive, Pen.bury),
+    yield Case(rule, "alive by the state", then(Pen.die, Pen.mark_alive), then(Pen.die))
+    yield Case(rule, "dead by the state", then(Pen.mark_dead), then(Pen.back))
+    yield Case(rule, "redriven, and dead by the state", then(Pen.die, Pen.redrive, Pen.mark_dead),
                then(Pen.die, Pen.redrive))  # fmt: skip
     yield Case(rule, "dead again, and alive by the state",
-               then(Pen.die, Pen.redrive, Pen.die, Pen.exhume),
+               then(Pen.die, Pen.redrive, Pen.die, Pen.mark_alive),
                then(Pen.die, Pen.redrive, Pen.die))  # fmt: skip
-    yield Case(rule, "alive by the state, others done", then(Pen.die, Pen.exhume),
+    yield Case(rule, "alive by the state, others done", then(Pen.die, Pen.mark_alive),
                then(Pen.die, Pen.done))  # fmt: skip
 
 

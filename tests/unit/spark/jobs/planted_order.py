@@ -52,7 +52,7 @@ def swapped(first: End, second: End, key: bytes = b"", own: bool = False) -> Sto
     return story
 
 
-def in_order(*ends: End, key: bytes = b"") -> Legal:
+def one_after_another(*ends: End, key: bytes = b"") -> Legal:
     def story(pen: Pen) -> None:
         items = [pen.put(key) for _ in ends]
         for item, end in zip(items, ends, strict=True):
@@ -68,7 +68,7 @@ def overtaken_as_delayed(pen: Pen) -> None:
     pen.done(older)
 
 
-def overtaken_as_its_key_is_lent(pen: Pen) -> None:
+def overtaken_as_its_key_is_leased(pen: Pen) -> None:
     first, second = pen.put(KEY), pen.put(KEY)
     other, free = pen.put(OTHER_KEY), pen.put()
     began_ms = pen.open()
@@ -129,7 +129,7 @@ def close(dense: bool) -> Story:
     return story
 
 
-def far_apart(pen: Pen) -> str:
+def in_another_block(pen: Pen) -> str:
     """In another block of items; the child's own, so that no number is missed."""
     block = 1 << BLOCK_BITS
     at = (pen.book.next // block + 1) * block
@@ -145,7 +145,7 @@ def deliveries_swapped() -> Iterator[Case]:
     for first, act in ENDINGS.items():
         for second, other in ENDINGS.items():
             yield Case(rule, f"the younger {first}, the older {second}", swapped(act, other),
-                       in_order(other, act))  # fmt: skip
+                       one_after_another(other, act))  # fmt: skip
     done = Pen.done
     yield Case(rule, "others were delayed", swapped(done, done), overtaken_as_delayed)
     yield Case(rule, "others came back", swapped(done, done), again_before_the_next)
@@ -154,31 +154,32 @@ def deliveries_swapped() -> Iterator[Case]:
     yield Case(rule, "behind a clock that was set back", swapped(done, done), clock_set_back,
                apart="clock")  # fmt: skip
     yield Case(rule, "close, and many at once", close(True), close(False), apart="close")
-    yield Case(rule, "the child's own", swapped(done, done, own=True), in_order(done, done),
-               (CHILD,))  # fmt: skip
-    yield Case(rule, "in another block", far_apart, in_order(done, done), (CHILD,), apart="far")
-    yield Case(rule, "of one key", swapped(done, done, KEY), overtaken_as_its_key_is_lent,
+    yield Case(rule, "the child's own", swapped(done, done, own=True),
+               one_after_another(done, done), (CHILD,))  # fmt: skip
+    yield Case(rule, "in another block", in_another_block, one_after_another(done, done), (CHILD,),
+               apart="far")  # fmt: skip
+    yield Case(rule, "of one key", swapped(done, done, KEY), overtaken_as_its_key_is_leased,
                apart="keyed")  # fmt: skip
     yield Case(rule, "without a key, where others have one", swapped(done, done),
-               in_order(done, done, key=KEY), apart="keyed")  # fmt: skip
+               one_after_another(done, done, key=KEY), apart="keyed")  # fmt: skip
 
 
 # -- puts -----------------------------------------------------------------------------------------
 
 
-def puts(*order: int, own: bool = False) -> Story:
-    """So many numbers are taken, and put in this order (from 0); the last but one is too early."""
+def puts(*nths: int, own: bool = False) -> Story:
+    """Take as many numbers, and put them as `nths` says (from 0); the last but one is too early."""
 
     def story(pen: Pen) -> str:
-        numbers = [pen.book.number() for _ in order]
-        for nth in order:
+        numbers = [pen.book.number() for _ in nths]
+        for nth in nths:
             pen.put(item=numbers[nth], reader=pen.reader if own else 0)
         return f"item {numbers[1]} was put (lsn"
 
     return story
 
 
-def puts_far_apart(pen: Pen) -> str:
+def puts_in_another_block(pen: Pen) -> str:
     block = 1 << BLOCK_BITS
     at = (pen.book.next // block + 1) * block
     for number in (at + 1, at - 1):
@@ -193,7 +194,7 @@ def puts_swapped() -> Iterator[Case]:
     yield Case(rule, "over others", puts(1, 2, 3, 0), puts(0, 1, 2, 3), (OWN,))
     yield Case(rule, "others delayed", puts(1, 0), overtaken_as_delayed, (OWN,))
     yield Case(rule, "the child's own", puts(1, 0, own=True), puts(0, 1, own=True), (CHILD,))
-    yield Case(rule, "in another block", puts_far_apart, puts(0, 1, own=True), (CHILD,),
+    yield Case(rule, "in another block", puts_in_another_block, puts(0, 1, own=True), (CHILD,),
                apart="far")  # fmt: skip
 
 
@@ -287,7 +288,7 @@ def held_by_two_lines(pen: Pen) -> None:
     pen.done(item, began_ms)
 
 
-def clock_set_back_while_lent(pen: Pen) -> None:
+def clock_set_back_while_leased(pen: Pen) -> None:
     item = pen.put()
     pen.back(item)
     pen.book.tick(-A_WHILE_MS)
@@ -305,7 +306,7 @@ def lent_twice() -> Iterator[Case]:
     yield Case(rule, "by token, and by connection", token_first, token_by_token)
     yield Case(rule, "by connection, and by token", connection_first, token_by_token)
     yield Case(rule, "behind a clock that was set back", at_once(Pen.back, Pen.done),
-               clock_set_back_while_lent, apart="clock")  # fmt: skip
+               clock_set_back_while_leased, apart="clock")  # fmt: skip
     yield Case(rule, "two of one key", of_one_key(KEY, KEY), one_key_by_one, apart="keyed")
     yield Case(rule, "two of one key, one within the other", of_one_key(KEY, KEY, nested=True),
                one_key_behind_a_hang_up, apart="keyed")  # fmt: skip

@@ -27,7 +27,7 @@ ENDS: Final[dict[str, Act]] = {
 # -- versions -------------------------------------------------------------------------------------
 
 
-def versions(*steps: tuple[int, int], apart_ms: int = 0) -> Story:
+def versions(*steps: tuple[int, int], step_ms: int = 0) -> Story:
     """Puts under one key: the version of each, and how far back the one is that it says was before
     it (0: none). The last is named."""
 
@@ -36,7 +36,7 @@ def versions(*steps: tuple[int, int], apart_ms: int = 0) -> Story:
         for version, back in steps:
             previous = items[-back] if back else 0
             items.append(pen.put_own(key, ItemHeader(version=version, previous=previous)))
-            pen.book.tick(apart_ms)
+            pen.book.tick(step_ms)
         return f"item {items[-1]} is version {steps[-1][0]}"
 
     return story
@@ -69,13 +69,13 @@ def version() -> Iterator[Case]:
     yield Case(rule, "one is left out", versions((1, 0), (3, 1)), right)
     yield Case(rule, "one comes again", versions((1, 0), (2, 1), (2, 1)), right)
     yield Case(rule, "it begins again", versions((1, 0), (2, 1), (1, 0)),
-               versions((1, 0), (2, 1), (1, 0), apart_ms=MINUTE_MS))  # fmt: skip
+               versions((1, 0), (2, 1), (1, 0), step_ms=MINUTE_MS))  # fmt: skip
     yield Case(rule, "the first comes again", versions((1, 0), (1, 0)),
-               versions((1, 0), (1, 0), apart_ms=MINUTE_MS))  # fmt: skip
+               versions((1, 0), (1, 0), step_ms=MINUTE_MS))  # fmt: skip
     yield Case(rule, "it goes back", versions((1, 0), (2, 1), (3, 1), (2, 2)),
                versions((1, 0), (2, 1), (3, 1), (4, 1)))  # fmt: skip
-    yield Case(rule, "it goes back after long", versions((1, 0), (2, 1), (2, 2), apart_ms=DAY_MS),
-               versions((1, 0), (2, 1), (3, 1), apart_ms=DAY_MS))  # fmt: skip
+    yield Case(rule, "it goes back after long", versions((1, 0), (2, 1), (2, 2), step_ms=DAY_MS),
+               versions((1, 0), (2, 1), (3, 1), step_ms=DAY_MS))  # fmt: skip
     yield Case(rule, "it says that another was before it", versions((1, 0), (2, 1), (3, 2)), right)
     yield Case(rule, "it does not say which was before it", versions((1, 0), (2, 0)), right)
     yield Case(rule, "others have a key each", versions((1, 0), (1, 0)),
@@ -89,7 +89,7 @@ def version() -> Iterator[Case]:
 # -- ids ------------------------------------------------------------------------------------------
 
 
-def stamped(*stamps: ItemHeader, apart_ms: int = 0, words: str = "later, as item {}") -> Story:
+def stamped(*stamps: ItemHeader, step_ms: int = 0, words: str = "later, as item {}") -> Story:
     """Puts with these, their scopes and ids a story's own; the last is named."""
 
     def story(pen: Pen) -> str:
@@ -97,7 +97,7 @@ def stamped(*stamps: ItemHeader, apart_ms: int = 0, words: str = "later, as item
         for each in stamps:
             scope = each.scope + number if each.scope else b""
             item = pen.put_own(b"", each._replace(id=each.id + number, scope=scope))
-            pen.book.tick(apart_ms)
+            pen.book.tick(step_ms)
         return words.format(item)
 
     return story
@@ -126,9 +126,9 @@ def ids() -> Iterator[Case]:
     rule, alone = "id_twice", stamped(a, b)
     yield Case(rule, "at once", stamped(a, a), alone)
     yield Case(rule, "others between", stamped(a, b, a), stamped(a, b))
-    yield Case(rule, "almost a minute later", stamped(a, a, apart_ms=59_000),
-               stamped(a, a, apart_ms=MINUTE_MS))  # fmt: skip
-    yield Case(rule, "of what is done", done_between, stamped(a, a, apart_ms=DAY_MS))
+    yield Case(rule, "almost a minute later", stamped(a, a, step_ms=59_000),
+               stamped(a, a, step_ms=MINUTE_MS))  # fmt: skip
+    yield Case(rule, "of what is done", done_between, stamped(a, a, step_ms=DAY_MS))
     yield Case(rule, "put for all and for one", for_all_and_for_one, alone, (CHILD,))
     yield Case(rule, "in one queue, others in two", stamped(a, a), in_two_queues, (OWN,))
     scoped = ItemHeader(b"a", b"w", 1)
@@ -148,8 +148,8 @@ def ids() -> Iterator[Case]:
                stamped(late, newer, newest))  # fmt: skip
     yield Case(rule, "with an id that the older had", stamped(scoped, newer, late, words=words),
                stamped(scoped, late, newer))  # fmt: skip
-    yield Case(rule, "soon", stamped(newer, late, apart_ms=59_000, words=words),
-               stamped(newer, late, apart_ms=MINUTE_MS))  # fmt: skip
+    yield Case(rule, "soon", stamped(newer, late, step_ms=59_000, words=words),
+               stamped(newer, late, step_ms=MINUTE_MS))  # fmt: skip
     yield Case(rule, "in one scope, others in two", stamped(newer, late, words=words),
                stamped(newer, late._replace(scope=b"v")))  # fmt: skip
 

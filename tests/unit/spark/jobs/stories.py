@@ -98,7 +98,7 @@ class Story:
         for _ in range(rounds):
             self.put(*(b"%d" % n for n in range(10)))
             self.take(9)
-            self.settle()
+            self.do_maintenance()
 
     def flush(self) -> None:
         """Everything that waits is gone."""
@@ -119,10 +119,10 @@ class Story:
         """Set the wall clock."""
         self.life.broker.clock.offset_ms += ms
 
-    def settle(self) -> None:
+    def do_maintenance(self) -> None:
         """Snapshots and rewriting are done."""
         self.life.commit()
-        self.life.settle()
+        self.life.do_all()
 
     def kill(self) -> None:
         """`kill -9`, and a start."""
@@ -136,7 +136,7 @@ class Story:
 
     def stop(self) -> None:
         """An orderly end of the journal, and a start."""
-        self.settle()
+        self.do_maintenance()
         self.life.log.journal.close(self.life.unix_ms)
         self.kill()
 
@@ -209,7 +209,7 @@ def one_step(story: Story, chance: random.Random, keyed: bool, delays: bool) -> 
     elif dice < 0.93:
         story.flush()
     elif dice < 0.96:
-        story.settle()
+        story.do_maintenance()
     elif dice < 0.975:
         story.step_clock(chance.choice([5000, -10, -3000]))
     elif dice < 0.985:

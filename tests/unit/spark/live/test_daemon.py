@@ -138,7 +138,7 @@ def test_a_live_read_and_one_of_the_journal_tell_the_same(
     assert len(live) == 80
 
 
-def test_each_item_is_read_once_in_order_during_writes_rotation_and_reclaim(
+def test_each_item_is_read_once_oldest_first_during_writes_rotation_and_reclaim(
     spark: SparkSession, daemon: DaemonProcess, raw: Raw
 ) -> None:
     put(raw, "jobs", range(1, 401))

@@ -57,7 +57,7 @@ def planned(options: Options) -> list[Slice]:
     return [each for partition in live.plan(options) for each in partition]
 
 
-def test_every_item_of_every_queue_is_read_once_in_order(server: StandIn) -> None:
+def test_every_item_of_every_queue_is_read_once_oldest_first(server: StandIn) -> None:
     options = options_for(server)
 
     assert read_all(planned(options), options) == {

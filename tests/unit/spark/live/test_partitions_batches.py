@@ -62,7 +62,7 @@ def test_an_item_is_a_row() -> None:
     assert (third["key"], third["state"], third["value"]) == ("café", "dead", b"\xff\x00")
 
 
-def test_only_named_columns_are_there_in_their_order() -> None:
+def test_only_named_columns_are_there_as_they_were_named() -> None:
     selection = select("items", [("flags", "bigint"), ("value", "binary")], live=True)
 
     batch = batch_of(

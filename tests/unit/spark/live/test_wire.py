@@ -21,10 +21,10 @@ Serve = Callable[..., LiveConnection]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Return a wire to a server that answers a request with these pieces, and hangs up."""
+    """Return a wire to a server that answers a request with these chunks, and hangs up."""
     ends: list[Callable[[], None]] = []
 
-    def made(*pieces: bytes, patience: Patience = PATIENCE) -> LiveConnection:
+    def made(*chunks: bytes, patience: Patience = PATIENCE) -> LiveConnection:
         path = str(tmp_path / f"{len(ends)}.sock")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
@@ -33,8 +33,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         def answer() -> None:
             with listener, listener.accept()[0] as other, suppress(OSError):
                 other.recv(1000)
-                for piece in pieces:
-                    other.sendall(piece)
+                for chunk in chunks:
+                    other.sendall(chunk)
 
         thread = threading.Thread(target=answer)
         thread.start()
@@ -56,8 +56,8 @@ def asked(wire: LiveConnection) -> LiveConnection:
     return wire
 
 
-class InPieces:
-    """A socket that gives so many bytes at a time."""
+class InChunks:
+    """A socket that gives `size` bytes at a time."""
 
     def __init__(self, inner: socket.socket, size: int) -> None:
         self._inner, self._size = inner, size
@@ -69,12 +69,12 @@ class InPieces:
         return getattr(self._inner, name)
 
 
-@pytest.mark.parametrize("piece", [1, 7, 64, 100_000])
-def test_an_answer_is_the_same_in_pieces_of_any_size(serve: Serve, piece: int) -> None:
+@pytest.mark.parametrize("chunk", [1, 7, 64, 100_000])
+def test_an_answer_is_the_same_in_chunks_of_any_size(serve: Serve, chunk: int) -> None:
     bodies = [b"", b"x", b"\r\nEND\r\n", b"y" * 3000]
     answer = b"".join(value(n, body) for n, body in enumerate(bodies, 1)) + b"END\r\n"
     wire = serve(answer)
-    wire._socket = cast(socket.socket, InPieces(wire._socket, piece))
+    wire._socket = cast(socket.socket, InChunks(wire._socket, chunk))
 
     found = asked(wire).values()
 
@@ -87,8 +87,8 @@ def test_an_answer_is_the_same_in_pieces_of_any_size(serve: Serve, piece: int) -
 def test_an_answer_larger_than_the_room_is_read_whole(serve: Serve) -> None:
     large = bytes(range(256)) * (24 << 10)
 
-    pieces = (value(1, b"small"), value(2, large), value(3, b"last"), b"END\r\n")
-    found = asked(serve(*pieces)).values()
+    chunks = (value(1, b"small"), value(2, large), value(3, b"last"), b"END\r\n")
+    found = asked(serve(*chunks)).values()
 
     assert found.lengths == [5, len(large), 4]
     assert found.bodies == b"small" + large + b"last"

@@ -46,7 +46,7 @@ def test_a_batch_has_the_markers_of_its_slices_also_when_it_is_repeated() -> Non
         assert numbers(options, again, second) == list(range(9, 21))
 
 
-def test_holes_of_consumers_are_no_loss() -> None:
+def test_gaps_that_consumers_leave_are_no_loss() -> None:
     with server() as one:
         options = options_of(one)
         stream = LiveQueues(options)

@@ -52,7 +52,7 @@ def notes(daemon: DaemonProcess, scope: str) -> int:
         return found
 
 
-def test_a_batch_is_begun_again_by_the_same_fleet_in_any_order(
+def test_a_batch_is_begun_again_by_the_same_fleet_however_it_is_listed(
     daemons: list[DaemonProcess],
 ) -> None:
     a, b = daemons

@@ -154,7 +154,7 @@ def test_a_server_that_hangs_up_gets_what_it_did_not_answer_once_more() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [b"", b"/key=k"])
 @pytest.mark.parametrize("config", ["", "[queues.q]\nmax_items = 100\n"])
-def test_a_repetition_is_told_from_a_new_row_and_from_a_full_queue(
+def test_a_repetition_is_distinguished_from_a_new_row_and_from_a_full_queue(
     tmp_path: Path, key: bytes, config: str
 ) -> None:
     def rows(lane: Lane, first: int, last: int) -> tuple[int, int]:

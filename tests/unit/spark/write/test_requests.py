@@ -105,12 +105,12 @@ def test_the_server_of_a_row_follows_from_its_id_alone() -> None:
     ids = [f"row-{n}" for n in range(2000)]
     shuffled = random.Random(7).sample(ids, len(ids))
 
-    def places(names: list[str]) -> dict[str, int]:
+    def servers_of(names: list[str]) -> dict[str, int]:
         found = requests({"value": names, "id": names}, servers=3)
         return {name: at for name, (at, _) in zip(names, found, strict=True)}
 
-    assert places(ids) == places(shuffled)
-    assert all(500 < count < 850 for count in Counter(places(ids).values()).values())
+    assert servers_of(ids) == servers_of(shuffled)
+    assert all(500 < count < 850 for count in Counter(servers_of(ids).values()).values())
 
 
 def test_all_rows_of_a_key_go_to_one_server() -> None:
@@ -125,21 +125,21 @@ def test_all_rows_of_a_key_go_to_one_server() -> None:
     assert len(set.union(*servers.values())) == 4
 
 
-def test_a_key_of_several_values_is_an_array_and_their_order_does_not_choose_the_server() -> None:
+def test_a_key_of_several_values_is_an_array_and_each_permutation_has_one_server() -> None:
     assert line(key=["A", "b,c"]) == b"set jobs/id=i/scope=s/epoch=7/key=A,b%2Cc 0 0 1"
     assert line(key=[b"\xff"]) == b"set jobs/id=i/scope=s/epoch=7/key=%FF 0 0 1"
     assert line(key=[]) == b"set jobs/id=i/scope=s/epoch=7 0 0 1"
     assert "a value of its key is null" in refused(key=["A", None])
     pairs = [(f"a{n}", f"b{n}") for n in range(200)]
 
-    def places(keys: list[Any]) -> list[int]:
+    def servers_of(keys: list[Any]) -> list[int]:
         ids = [str(n) for n in range(len(keys))]
         columns = {"value": ids, "id": ids, "key": keys}
         return [at for at, _ in requests(columns, servers=3)]
 
-    assert places([[a, b] for a, b in pairs]) == places([[b, a] for a, b in pairs])
-    assert places([[a] for a, _ in pairs]) == places([a for a, _ in pairs])
-    assert set(places([[a, b] for a, b in pairs])) == {0, 1, 2}
+    assert servers_of([[a, b] for a, b in pairs]) == servers_of([[b, a] for a, b in pairs])
+    assert servers_of([[a] for a, _ in pairs]) == servers_of([a for a, _ in pairs])
+    assert set(servers_of([[a, b] for a, b in pairs])) == {0, 1, 2}
 
 
 def test_a_server_more_moves_only_rows_that_it_takes() -> None:

@@ -19,7 +19,7 @@ def refused(*fields: str, options: WriteOptions = OPTIONS) -> str:
     return str(caught.value)
 
 
-def test_every_column_may_be_there_in_any_order() -> None:
+def test_every_column_may_be_there_and_stand_anywhere() -> None:
     fields = [(name, min(TYPES[name])) for name in reversed(TYPES) if name != "delay"]
 
     assert row_form(fields, NO_QUEUE).names == tuple(name for name, _ in fields)

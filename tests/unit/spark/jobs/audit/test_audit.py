@@ -80,7 +80,7 @@ def nth(drafts: list[Draft], kind: Kind, item: int) -> int:
     return next(n for n, d in enumerate(drafts) if d.kind == kind and d.item == item)
 
 
-def holding(data: Path, lsn: int) -> Path:
+def segment_of(data: Path, lsn: int) -> Path:
     """The segment that has this record."""
     records = read_journal(Disk(), str(journal_of(data))).records()
     number = next(record.segment for record in records if record.lsn == lsn)
@@ -151,7 +151,7 @@ def all_sides(folder: Path) -> Path:
 
 
 @journal
-def killed_while_lent(folder: Path) -> Path:
+def killed_while_leased(folder: Path) -> Path:
     story = Story()
     story.put(b"1", b"2", b"3", b"keeps the segment")
     story.open("anna")
@@ -242,8 +242,8 @@ def test_what_went_with_its_segments_is_in_the_opening(found: dict[str, JournalF
 def test_a_delivery_that_a_kill_ended_explains_a_later_first_one(
     found: dict[str, JournalFindings]
 ) -> None:
-    assert holds(found["killed_while_lent"])
-    order = found["killed_while_lent"].order
+    assert holds(found["killed_while_leased"])
+    order = found["killed_while_leased"].order
     assert (order.checked, order.restart, order.swapped) == (3, 1, 0)
 
 
@@ -340,7 +340,7 @@ def swap_of_puts(folder: Path) -> Path:
 
 
 @journal
-def lent_again_in_time(folder: Path) -> Path:
+def leased_again_in_time(folder: Path) -> Path:
     story = Story()
     story.put(b"1", b"2")
     story.open()
@@ -353,12 +353,12 @@ def lent_again_in_time(folder: Path) -> Path:
 
 
 @journal
-def lent_twice_at_once(folder: Path) -> Path:
+def leased_twice_at_once(folder: Path) -> Path:
     def edit(drafts: list[Draft]) -> None:
         at = nth(drafts, Kind.DONE, 1)
         drafts[at] = drafts[at]._replace(number=drafts[at].number - 30)
 
-    return retold(journal_of(lent_again_in_time(folder)), folder / "edited", edit)
+    return retold(journal_of(leased_again_in_time(folder)), folder / "edited", edit)
 
 
 @journal
@@ -373,14 +373,14 @@ def one_after_the_other(folder: Path) -> Path:
 @journal
 def segment_cut_out(folder: Path) -> Path:
     data = one_after_the_other(folder)
-    holding(data, lsn=30).unlink()
+    segment_of(data, lsn=30).unlink()
     return data
 
 
 @journal
 def segment_cut_short(folder: Path) -> Path:
     data = one_after_the_other(folder)
-    segment = holding(data, lsn=30)
+    segment = segment_of(data, lsn=30)
     segment.write_bytes(segment.read_bytes()[:1200])
     return data
 
@@ -438,8 +438,8 @@ def test_a_swap_of_two_puts_is_named(found: dict[str, JournalFindings]) -> None:
 
 
 def test_an_item_that_two_have_at_once_is_named(found: dict[str, JournalFindings]) -> None:
-    assert holds(found["lent_again_in_time"])
-    assert "item 1 lent twice at once" in breach([found["lent_twice_at_once"]])
+    assert holds(found["leased_again_in_time"])
+    assert "item 1 lent twice at once" in breach([found["leased_twice_at_once"]])
 
 
 def test_a_segment_that_was_cut_out_is_named_by_its_records(
@@ -513,7 +513,7 @@ def test_a_folder_that_is_not_there_or_has_no_journal_is_a_sentence(
         ((497, 500), [], [497, 498, 499, 500], True),
     ],
 )
-def test_numbers_that_no_item_has_went_to_places_or_a_start_went_on_behind_them(
+def test_numbers_without_an_item_went_to_positions_or_a_start_skipped_them(
     gap: tuple[int, int], jumps: list[int], positions: list[int], explained: bool
 ) -> None:
     assert _is_explained(gap, np.array(jumps, "i8"), np.array(positions, "i8")) is explained

@@ -238,14 +238,14 @@ def test_with_an_archive_the_history_is_whole_and_every_body_is_accounted_for(
 
 
 @crash
-def chain(folder: Path) -> test_kill_handoff.Books:
+def hand_offs(folder: Path) -> test_kill_handoff.Books:
     return test_kill_handoff.run(folder, ROUNDS)
 
 
-def test_over_kills_every_hand_off_along_a_chain_was_done_once(
+def test_over_kills_every_hand_off_from_queue_to_queue_was_done_once(
     crashes: dict[str, Crash],
 ) -> None:
-    crash = crashes["chain"]
+    crash = crashes["hand_offs"]
     assert crash.holds()
     books, puts = crash.told, [row for rows in crash.puts.values() for row in rows]
     steps: dict[bytes, list[int]] = defaultdict(list)

@@ -124,7 +124,7 @@ def all_sides(folder: Path) -> Path:
     story.put(b"later", delay_ms=50)
     story.give_back_of(b"cursor", delay_ms=80)
     story.life.broker.queues[b"jobs+audit"].put(b"its own", 0, 0, story.life.now_ms)
-    story.settle()
+    story.do_maintenance()
     story.confirm_up_to(b"cursor", 9)
     story.kill()
     story.pass_time(200)
@@ -165,7 +165,7 @@ def snapshots(folder: Path) -> Path:
     story = fanned()
     story.take_of(b"cursor", 1)
     story.life.background.snapshot(story.life.log, story.life.unix_ms)
-    story.settle()
+    story.do_maintenance()
     story.take_of(b"cursor", 1)
     return story.save(folder / "data")
 
@@ -203,7 +203,7 @@ def reclaimed(folder: Path) -> Path:
         story.put(*(b"%d" % n for n in range(10)))
         story.take(10)
         story.take_of(b"audit", 9)
-        story.settle()
+        story.do_maintenance()
     return story.save(folder / "data")
 
 
@@ -310,14 +310,14 @@ def confirmed_twice(folder: Path) -> Path:
 
 
 @journal
-def one_missed(folder: Path) -> Path:
+def one_lost_by_the_child(folder: Path) -> Path:
     """A snapshot in which the child has lost an item that is for all."""
     story = Fanned(TINY)
     story.child(b"audit")
     for _ in range(8):
         story.put(*(b"%d" % n for n in range(10)))
         story.take(10)
-        story.settle()
+        story.do_maintenance()
     data = story.save(folder / "data")
     path = max(journal_of(data).glob("*.snapshot"))
     snapshot = Snapshot.decode(path.read_bytes(), str(path))
@@ -331,14 +331,14 @@ def one_missed(folder: Path) -> Path:
 def test_an_item_that_a_child_did_not_get_is_named(
     found: dict[str, dict[str, JournalFindings]],
 ) -> None:
-    each = found["one_missed"]
+    each = found["one_lost_by_the_child"]
     assert not each["jobs"].breaches
     assert [wrong for _, wrong in each["jobs+audit"].wrong] == [Wrong.LOST]
 
 
-def put(item: int, stamp: ItemHeader, key: bytes = b"") -> Draft:
+def put(item: int, header: ItemHeader, key: bytes = b"") -> Draft:
     """The record of an item."""
-    meta = (encode_meta({Tag.KEY: key}) if key else b"") + stamp.meta
+    meta = (encode_meta({Tag.KEY: key}) if key else b"") + header.meta
     return Draft(Kind.PUT, item, item, 0, WALL_MS, meta, b"x", 0, 0)
 
 

@@ -71,7 +71,7 @@ def test_lines_are_stored_once_over_two_servers_and_a_second_run_adds_what_came(
 
 
 @pytest.mark.slow
-def test_rows_leave_the_queue_in_the_order_of_the_files_and_their_lines(
+def test_rows_leave_the_queue_file_by_file_and_line_by_line(
     daemons: list[DaemonProcess], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numbers = iter(range(3_000))

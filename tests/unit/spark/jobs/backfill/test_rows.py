@@ -81,7 +81,7 @@ def test_the_columns_that_make_an_item_are_chosen(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_row_of_parquet_is_an_object_in_its_order(tmp_path: Path) -> None:
+def test_a_row_of_parquet_is_an_object_column_by_column(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
     table = pa.table(
@@ -178,7 +178,7 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
             list(rows_of([str(path)], "text", Columns()))
 
 
-def test_files_come_in_the_order_of_arguments_and_names_each_once(tmp_path: Path) -> None:
+def test_files_come_sorted_by_argument_and_then_by_name_each_once(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv", "c[1].csv", "_hidden.csv", ".more.csv"):
         (tmp_path / name).write_text("n\n1\n")
 

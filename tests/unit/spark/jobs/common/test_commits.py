@@ -63,10 +63,10 @@ def test_a_kill_before_any_call_of_the_system_leaves_all_of_a_commit_or_nothing(
     outcomes, confirmed = set(), list[int]()
     for die_at in range(1, 60):
         out = tmp_path / f"{die_at}"
-        told: list[int] = []
+        counts: list[int] = []
 
-        def then(state: State, told: list[int] = told) -> None:
-            told.append(state["n"])
+        def then(state: State, counts: list[int] = counts) -> None:
+            counts.append(state["n"])
 
         with JobCommits(str(out), "job") as commits:
             commits.begin()
@@ -89,8 +89,8 @@ def test_a_kill_before_any_call_of_the_system_leaves_all_of_a_commit_or_nothing(
             state = commits.begin(then)
         outcomes.add((state["n"], *sorted(seen(out).items())))
         assert not list(out.rglob("staged")), die_at
-        confirmed.append(len(told))
-        assert (state["n"] == 2) == bool(told), die_at
+        confirmed.append(len(counts))
+        assert (state["n"] == 2) == bool(counts), die_at
         shutil.rmtree(out)
         if not was_killed:
             break

@@ -38,7 +38,7 @@ def folded(records: Events, *flushes: Flush) -> Items:
     return Sorted(records).items(flushes)
 
 
-def test_an_item_is_the_sum_of_its_records_in_whatever_order_they_come() -> None:
+def test_an_item_is_the_sum_of_its_records_however_they_are_shuffled() -> None:
     lines = ((1, ev.PUT, 5, 100, 0), (2, ev.RETURN, 5, 130, 110), (3, ev.CONFIRM, 5, 150, 140))
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         made = folded(events(*(lines[each] for each in order)))

@@ -63,7 +63,7 @@ def test_records_that_a_power_cut_may_have_taken_are_read_again() -> None:
     assert plan.again_after == {NAME: 12}
 
 
-def test_reclaimed_records_are_counted_and_what_was_kept_of_them_stays() -> None:
+def test_reclaimed_records_are_counted_and_what_was_stored_of_them_stays() -> None:
     before = first_run(split(1, 1, 10), split(2, 11, 15, stop=900), synced=12)
 
     plan = what_is_new(history(split(5, 31, 40)), before)

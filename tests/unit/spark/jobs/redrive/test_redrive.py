@@ -35,7 +35,9 @@ def servers(daemons: list[DaemonProcess]) -> str:
     return ",".join(f"127.0.0.1:{daemon.port}" for daemon in daemons)
 
 
-def bury(daemon: DaemonProcess, queue: str, *bodies: bytes, why: str = "broken") -> None:
+def make_dead_letters(
+    daemon: DaemonProcess, queue: str, *bodies: bytes, why: str = "broken"
+) -> None:
     """Put items and make each a dead letter."""
     client = daemon.client()
     for body in bodies:
@@ -74,9 +76,9 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str,
 def test_dead_letters_of_two_servers_go_back_and_a_second_run_finds_none(
     daemons: list[DaemonProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bury(daemons[0], "jobs", b"a1", b"a2")
-    bury(daemons[1], "jobs", b"b1")
-    bury(daemons[1], "mail", b"m1")
+    make_dead_letters(daemons[0], "jobs", b"a1", b"a2")
+    make_dead_letters(daemons[1], "jobs", b"b1")
+    make_dead_letters(daemons[1], "mail", b"m1")
 
     dry = run(capsys, "--servers", servers(daemons), "--queues", "jobs", "--dry-run")
     first = run(capsys, "--servers", servers(daemons), "--queues", "jobs")
@@ -94,8 +96,8 @@ def test_dead_letters_of_two_servers_go_back_and_a_second_run_finds_none(
 def test_the_filter_chooses_by_reason_time_and_attempts(
     daemons: list[DaemonProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bury(daemons[0], "jobs", b"1", why="503%20busy")
-    bury(daemons[0], "jobs", b"2", why="404%20gone")
+    make_dead_letters(daemons[0], "jobs", b"1", why="503%20busy")
+    make_dead_letters(daemons[0], "jobs", b"2", why="404%20gone")
     client = daemons[0].client()
     died = [value for key, value in client.stats("jobs/dead").items() if b"died_ms" in key]
     client.close()
@@ -115,7 +117,7 @@ def test_the_filter_chooses_by_reason_time_and_attempts(
 def test_items_that_another_queue_does_not_take_stay_dead_and_exit_code_1(
     daemons: list[DaemonProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bury(daemons[0], "jobs", *(b"%d" % n for n in range(5)))
+    make_dead_letters(daemons[0], "jobs", *(b"%d" % n for n in range(5)))
 
     code, facts = run(capsys, "--servers", servers(daemons), "--queues", "jobs", "--to", "full")
 
@@ -130,7 +132,7 @@ def test_a_rate_holds_over_all_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for daemon in daemons:
-        bury(daemon, "jobs", *(b"%d" % n for n in range(5)))
+        make_dead_letters(daemon, "jobs", *(b"%d" % n for n in range(5)))
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
 
@@ -195,7 +197,7 @@ def test_a_lost_reply_doubles_nothing_even_if_an_item_died_again_meanwhile(
     daemons: list[DaemonProcess], capsys: pytest.CaptureFixture[str], to: str | None
 ) -> None:
     bodies = [b"%d" % n for n in range(20)]
-    bury(daemons[0], "jobs", *bodies)
+    make_dead_letters(daemons[0], "jobs", *bodies)
 
     def die_again() -> None:
         client = daemons[0].client()
@@ -244,7 +246,7 @@ def test_bad_input_is_refused_before_a_server_is_asked(choice: Choice, said: str
 def test_a_server_that_is_down_means_that_nothing_moved_anywhere(
     daemons: list[DaemonProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bury(daemons[0], "jobs", b"1")
+    make_dead_letters(daemons[0], "jobs", b"1")
     daemons[1].kill()
 
     code = main(["--servers", servers(daemons), "--queues", "*", "--option", "fetchRetries=0"])

@@ -183,7 +183,7 @@ def near(count: int, *percentiles_ms: int) -> object:
     return approx((count, *percentiles_ms), rel=0.002)
 
 
-def told(found: Spread | None) -> tuple[int, ...] | None:
+def summary(found: Spread | None) -> tuple[int, ...] | None:
     return None if found is None else (found.count, found.p50_ms, found.p95_ms, found.p99_ms)
 
 
@@ -205,27 +205,27 @@ def test_waiting_counts_when_a_delivery_began_and_service_when_it_was_confirmed(
     plain = series(figures, "plain")
 
     first, second, third = plain.buckets
-    assert told(first.waiting) == near(1, 2_500, 2_500, 2_500)
+    assert summary(first.waiting) == near(1, 2_500, 2_500, 2_500)
     assert second.waiting is None
-    assert told(third.waiting) == near(1, 111_000, 111_000, 111_000)
+    assert summary(third.waiting) == near(1, 111_000, 111_000, 111_000)
     assert first.service is None
-    assert told(second.service) == near(1, 58_500, 58_500, 58_500)
-    assert told(third.service) == near(1, 4_000, 4_000, 4_000)
-    assert told(plain.waiting) == near(2, 2_500, 111_000, 111_000)
+    assert summary(second.service) == near(1, 58_500, 58_500, 58_500)
+    assert summary(third.service) == near(1, 4_000, 4_000, 4_000)
+    assert summary(plain.waiting) == near(2, 2_500, 111_000, 111_000)
 
 
 def test_a_delivery_after_the_first_is_a_repeated_one(figures: ReportFigures) -> None:
     found = row(figures, "repeated")
 
     assert (found.delivered, found.repeated, found.returned) == (2, 2, 2)
-    assert told(found.waiting) == near(2, 1_000, 5_000, 5_000)  # to the first delivery of each
+    assert summary(found.waiting) == near(2, 1_000, 5_000, 5_000)  # to the first delivery of each
 
 
 def test_waiting_is_not_guessed_if_the_first_delivery_has_no_record(figures: ReportFigures) -> None:
     found = row(figures, "late")
 
     assert found.waiting is None
-    assert told(found.service) == near(1, 1_000, 1_000, 1_000)
+    assert summary(found.service) == near(1, 1_000, 1_000, 1_000)
 
 
 def test_a_death_ends_a_delivery_and_leaves_the_line(figures: ReportFigures) -> None:
@@ -233,7 +233,7 @@ def test_a_death_ends_a_delivery_and_leaves_the_line(figures: ReportFigures) -> 
 
     assert depths(figures, "dying") == [2, 1, 1]
     assert (found.died, found.dead, found.ready, found.delivered) == (1, 1, 1, 1)
-    assert told(found.waiting) == near(1, 60_000, 60_000, 60_000)
+    assert summary(found.waiting) == near(1, 60_000, 60_000, 60_000)
     assert set(figures.deaths) == {
         DeathCount("dying", "abort", 1),
         DeathCount("buried", "lease", 1),
@@ -334,8 +334,8 @@ def test_beyond_the_busiest_queues_the_rest_is_one_series(small: ReportFigures) 
     assert [(each.put, each.confirmed, each.depth) for each in rest.buckets] == [
         (2, 0, 2), (0, 2, 0),
     ]  # fmt: skip
-    assert told(rest.waiting) == near(2, 3_000, 4_000, 4_000)
-    assert told(small.everything.waiting) == near(8, 1_000, 4_000, 4_000)
+    assert summary(rest.waiting) == near(2, 3_000, 4_000, 4_000)
+    assert summary(small.everything.waiting) == near(8, 1_000, 4_000, 4_000)
     assert small.everything.buckets[0].waiting == small.everything.waiting
 
 
