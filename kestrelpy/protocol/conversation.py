@@ -55,7 +55,7 @@ class Conversation:
         self.set_handler = SetHandler(self)
         self._verbs = wire.verbs
         self._logins = logins
-        self._gate = LoginGate(logins) if logins is not None else None
+        self._gate = LoginGate(logins, wire.verbs) if logins is not None else None
         self.parser: Requests = wire.requests(self._limit_of, lines)
         self.get_handler = GetHandler(self, peer)
         self.holder = self.get_handler.holder
@@ -184,7 +184,7 @@ class Conversation:
                 elif isinstance(command, Fetch):
                     self.stream = self.get_handler.fetch(command, now_ms)
                 else:
-                    self.stream = self._verbs[type(command)](self, command, now_ms)
+                    self.stream = self._verbs[type(command)].execute(self, command, now_ms)
             except NoRoomYet as none_yet:  # nothing has changed: it is executed again
                 if isinstance(command, Store):
                     self.broker.counters.cmd_set -= 1  # and counted again

@@ -6,40 +6,24 @@
     before that           CLIENT_ERROR unauthenticated
     after it              each command needs a role in each queue it names
 
-One rule: a command that this module does not know needs the role admin in all queues.
+One rule: a command that no table of verbs has needs the role admin in all queues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, Protocol
 
-from kestrelpy.access import ALL, Grant, Need, Role
+from kestrelpy.access import Grant, Need
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.parse import (
-    Bad,
-    Confirm,
-    Delete,
-    Fetch,
-    Formed,
-    Monitor,
-    Plain,
-    Remove,
-    Store,
-    Target,
-    Touch,
-    Upto,
-    Withdraw,
-)
+from kestrelpy.protocol.parse import Bad, Command, Plain, Store
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.verbs import Verbs, needs
 
 # The largest body before a login.
 LOGIN_BYTES_MAX: Final = 2 << 10
 _NEEDS_NO_DATA: Final = frozenset({b"quit", b"version", b"mn", b"stats", b"verbosity"})
 _OPEN: Final = frozenset({b"quit", b"version", b"mn"})
-_ADMIN_OF_ONE: Final = frozenset(
-    {b"acknowledge", b"flush", b"flush_expired", b"pause", b"resume", b"retry"}
-)
 _STORED: Final = b"STORED\r\n"
 
 
@@ -81,7 +65,7 @@ class ClosedGate:
         self._why = why
         self._admitted = _OPEN if needs_login else _NEEDS_NO_DATA
 
-    def admits(self, talk: Talk, command: object) -> bool:
+    def admits(self, talk: Talk, command: Command) -> bool:
         """True if the command needs none of the data; else raise ServerError."""
         if isinstance(command, Bad) or (
             isinstance(command, Plain) and command.verb in self._admitted
@@ -93,10 +77,11 @@ class ClosedGate:
 class LoginGate:
     """The login of one conversation."""
 
-    __slots__ = ("_at_end", "_grant", "_login", "_port")
+    __slots__ = ("_at_end", "_grant", "_login", "_port", "_verbs")
 
-    def __init__(self, port: LoginPort) -> None:
+    def __init__(self, port: LoginPort, verbs: Verbs) -> None:
         self._port = port
+        self._verbs = verbs
         self._at_end = False
         self._grant: Grant | None = None
         self._login: Login | None = None
@@ -141,13 +126,13 @@ class LoginGate:
         if login is not None:
             login.give_up()
 
-    def admits(self, talk: Talk, command: object) -> bool:
+    def admits(self, talk: Talk, command: Command) -> bool:
         """True if the command may be executed; if not, it is answered here. Raise ClientError."""
         if not self._port.are_needed or isinstance(command, Bad):
             return True
         if not self.is_closed:
             assert self._grant is not None
-            for need in needs(command, talk.broker.aliases):
+            for need in needs(self._verbs, command, talk.broker.aliases):
                 if not self._grant.may(need):
                     raise ClientError(_refusal(self._grant, need))
             return True
@@ -176,53 +161,6 @@ class LoginGate:
             raise ServerError(login.refusal)
         else:
             raise ClientError("authentication failure")
-
-
-def needs(command: object, aliases: Mapping[bytes, tuple[bytes, ...]]) -> list[Need]:
-    """Return what a command needs."""
-    if isinstance(command, Formed):
-        command = command.command
-    if isinstance(command, Store):
-        return _stores(command, aliases)
-    if isinstance(command, Fetch):
-        return [_fetches(target) for target in command.targets]
-    if isinstance(command, Delete):
-        return [Need(Role.WRITE if command.token else Role.ADMIN, command.name)]
-    if isinstance(command, Upto):
-        return [Need(Role.WRITE, command.target.name)]
-    if isinstance(command, Remove):
-        return [Need(Role.ADMIN if command.dead else Role.WRITE, command.name)]
-    if isinstance(command, Withdraw | Touch | Monitor | Confirm):
-        return [Need(Role.WRITE, command.name)]
-    if isinstance(command, Plain):
-        return _plain(command)
-    return [Need(Role.ADMIN, ALL)]
-
-
-def _stores(command: Store, aliases: Mapping[bytes, tuple[bytes, ...]]) -> list[Need]:
-    line = command.line
-    name, role = line.target.name, Role.ADMIN if line.declares else Role.WRITE
-    needed = [Need(role, each) for each in (name, *aliases.get(name, ()))]
-    if line.handoff is not None and line.handoff.queue:
-        needed.append(Need(Role.WRITE, line.handoff.queue))
-    return needed
-
-
-def _fetches(target: Target) -> Need:
-    is_read = target.peeks and not target.parent and target.ending is None
-    return Need(Role.READ if is_read else Role.WRITE, target.name)
-
-
-def _plain(command: Plain) -> list[Need]:
-    verb, words = command.verb, command.words
-    if verb in _OPEN or verb == b"verbosity":
-        return []
-    if verb in _ADMIN_OF_ONE and words:
-        return [Need(Role.ADMIN, words[0].partition(b"/")[0])]
-    if verb in (b"stats", b"dump_stats", b"dump_config"):
-        is_of_one = verb == b"stats" and words and words[0] not in (b"markers", b"schedules")
-        return [Need(Role.READ, words[0].partition(b"/")[0] if is_of_one else ALL)]
-    return [Need(Role.ADMIN, ALL)]
 
 
 def _refusal(grant: Grant, need: Need) -> str:

@@ -53,6 +53,7 @@ COMPILED: Final = (
     "kestrelpy/protocol/parse/parser.py",
     "kestrelpy/protocol/parse/requests.py",
     "kestrelpy/protocol/replies.py",
+    "kestrelpy/protocol/rights.py",
     "kestrelpy/protocol/text/parser.py",
     "kestrelpy/protocol/text/requests.py",
     "kestrelpy/protocol/verbs/delete.py",

@@ -1264,10 +1264,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the figures of schedules need a right in a queue of that name",
-        "kestrelpy/protocol/login.py",
-        "not in (b\"markers\", b\"schedules\")",
-        "not in (b\"markers\",)",
-        ("tests/unit/protocol/test_login.py",),
+        "kestrelpy/protocol/rights.py",
+        "_LISTS_OF_ALL: Final = frozenset({b\"markers\", b\"schedules\"})",
+        "_LISTS_OF_ALL: Final = frozenset({b\"markers\"})",
+        ("tests/unit/protocol/test_rights.py",),
     ),
     Fault(
         "a schedule with another queue forgets its times over a restart",

@@ -148,7 +148,7 @@ RULES: Final[dict[str, Rule]] = {
     },
     "a user without the right is refused": {
         ("before", "memcache"):
-            "tests/unit/protocol/test_login.py::test_each_command_needs_a_role_in_its_queue",
+            "tests/unit/protocol/test_rights.py::test_each_command_needs_a_role_in_its_queue",
         ("meanwhile", "memcache"): _EVENTS,
         ("before", "HTTP"):
             f"{_HTTP}/test_access.py::test_each_route_needs_a_role_and_changes_need_more_than_read",

@@ -538,7 +538,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
         protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
-        protocol.wire.Memcache
+        protocol.wire.Memcache protocol.verbs.table.Row
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy

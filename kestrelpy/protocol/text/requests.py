@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core import DEFERRED, Lease, Subscription
+from kestrelpy.protocol import rights
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import Command, Confirm, Fetch, Monitor, Plain, Target
 from kestrelpy.protocol.ports import Talk
@@ -160,14 +161,15 @@ def give_back_newest(talk: Talk) -> None:
         )  # fmt: skip
 
 
-# The verbs of the memcache wire, and those of the commands above.
+# The verbs of the memcache wire, and those of the commands above. A server with users has no text
+# port: it has no login.
 TEXT_VERBS: Final[Verbs] = {
     **VERBS,
     **dict([
-        row(PutBegin, begin_put),
-        row(PutEnd, end_put),
-        row(Next, fetch_next),
-        row(OpenBatch, open_batch),
-        row(Shutdown, shut_down),
+        row(PutBegin, begin_put, rights.everything),
+        row(PutEnd, end_put, rights.everything),
+        row(Next, fetch_next, rights.everything),
+        row(OpenBatch, open_batch, rights.everything),
+        row(Shutdown, shut_down, rights.everything),
     ]),
 }  # fmt: skip

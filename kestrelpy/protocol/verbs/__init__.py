@@ -5,7 +5,7 @@ from kestrelpy.protocol.verbs.browse import Browser
 from kestrelpy.protocol.verbs.get import OPEN_FIRST, GetHandler
 from kestrelpy.protocol.verbs.monitor import confirm, monitor
 from kestrelpy.protocol.verbs.set import STORED, SetHandler
-from kestrelpy.protocol.verbs.table import VERBS, Verbs, row
+from kestrelpy.protocol.verbs.table import VERBS, Verbs, needs, row
 
 __all__ = [
     "OPEN_FIRST",
@@ -18,5 +18,6 @@ __all__ = [
     "answer_plain",
     "confirm",
     "monitor",
+    "needs",
     "row",
 ]

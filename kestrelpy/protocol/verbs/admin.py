@@ -9,10 +9,11 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kestrelpy.access import with_user
+from kestrelpy.access import Need, with_user
 from kestrelpy.core import AnyQueue, Broker
 from kestrelpy.errors import ClientError, Refused
 from kestrelpy.operations import MODES, QueueAdmin, Rests, check_name, readable
+from kestrelpy.protocol import rights
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import Plain, parse_number, refuse_later
 from kestrelpy.protocol.ports import Talk
@@ -38,7 +39,14 @@ log = logging.getLogger("kestrelpy.conversation")
 
 def answer_plain(talk: Talk, command: Plain, now_ms: int) -> Steps:
     """Execute one of them."""
-    return _VERBS[command.verb](talk, command, now_ms)
+    execute, _ = _VERBS[command.verb]
+    return execute(talk, command, now_ms)
+
+
+def right_of_plain(command: Plain, aliases: rights.Aliases) -> list[Need]:
+    """Return what one of them needs; an unknown one needs everything."""
+    _, right = _VERBS.get(command.verb, (None, rights.everything))
+    return right(command, aliases)
 
 
 def _flush(talk: Talk, command: Plain, now_ms: int) -> None:
@@ -267,25 +275,25 @@ def _say(talk: Talk, command: Plain, data: bytes) -> None:
         talk.replies.say(data)
 
 
-_VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], Steps]]] = {
-    b"flush": _flush,
-    b"flush_all": _flush_all,
-    b"flush_expired": _flush_expired,
-    b"flush_all_expired": _flush_all_expired,
-    b"stats": _stats,
-    b"pause": _pause,
-    b"resume": _pause,
-    b"retry": _retry,
-    b"acknowledge": _acknowledge,
-    b"move": move,
-    b"redrive": redrive,
-    b"dump_stats": _dump_stats,
-    b"dump_config": _dump_config,
-    b"status": _status,
-    b"reload": _reload,
-    b"version": _version,
-    b"mn": _meta_noop,
-    b"verbosity": _verbosity,
-    b"shutdown": _shutdown,
-    b"quit": _quit,
+_VERBS: Final[dict[bytes, tuple[Callable[[Talk, Plain, int], Steps], rights.Right]]] = {
+    b"flush": (_flush, rights.one_queue),
+    b"flush_all": (_flush_all, rights.everything),
+    b"flush_expired": (_flush_expired, rights.one_queue),
+    b"flush_all_expired": (_flush_all_expired, rights.everything),
+    b"stats": (_stats, rights.stats),
+    b"pause": (_pause, rights.one_queue),
+    b"resume": (_pause, rights.one_queue),
+    b"retry": (_retry, rights.one_queue),
+    b"acknowledge": (_acknowledge, rights.one_queue),
+    b"move": (move, rights.everything),
+    b"redrive": (redrive, rights.everything),
+    b"dump_stats": (_dump_stats, rights.read_all),
+    b"dump_config": (_dump_config, rights.read_all),
+    b"status": (_status, rights.everything),
+    b"reload": (_reload, rights.everything),
+    b"version": (_version, rights.nothing),
+    b"mn": (_meta_noop, rights.nothing),
+    b"verbosity": (_verbosity, rights.nothing),
+    b"shutdown": (_shutdown, rights.everything),
+    b"quit": (_quit, rights.nothing),
 }

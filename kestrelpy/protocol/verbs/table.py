@@ -1,4 +1,4 @@
-"""The table of the verbs: which one executes which class of command.
+"""The table of the verbs: which one executes which class of command, and the right it needs.
 
     Delete ──▶ delete        Touch ──▶ touch        Plain ──▶ answer_plain, by its word
 
@@ -8,8 +8,10 @@ One rule: a verb raises Refused before it changes anything, or returns what is l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from kestrelpy.access import Need
+from kestrelpy.protocol import rights
 from kestrelpy.protocol.parse import (
     Bad,
     Command,
@@ -27,7 +29,7 @@ from kestrelpy.protocol.parse import (
 )
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.steps import Steps
-from kestrelpy.protocol.verbs.admin import answer_plain
+from kestrelpy.protocol.verbs.admin import answer_plain, right_of_plain
 from kestrelpy.protocol.verbs.bad import answer_bad
 from kestrelpy.protocol.verbs.children import ack_up_to
 from kestrelpy.protocol.verbs.delete import delete, remove, withdraw
@@ -35,14 +37,32 @@ from kestrelpy.protocol.verbs.monitor import confirm, monitor
 from kestrelpy.protocol.verbs.touch import touch
 
 _Kind = TypeVar("_Kind", bound=Command)
-# `Any` is the class of the row: `row` checks that the verb takes it.
-Verb = Callable[[Talk, Any, int], Steps]
-Verbs = Mapping[type[Command], Verb]
 
 
-def row(kind: type[_Kind], verb: Callable[[Talk, _Kind, int], Steps]) -> tuple[type[Command], Verb]:
+class Row(NamedTuple):
+    """How a class of command is executed, and which rights one of them needs."""
+
+    # `Any` is the class of the row: `row` checks that both take it.
+    execute: Callable[[Talk, Any, int], Steps]
+    right: rights.Right
+
+
+Verbs = Mapping[type[Command], Row]
+
+
+def row(
+    kind: type[_Kind], verb: Callable[[Talk, _Kind, int], Steps],
+    right: Callable[[_Kind, rights.Aliases], list[Need]],
+) -> tuple[type[Command], Row]:  # fmt: skip
     """Return a row of a table of verbs."""
-    return kind, verb
+    return kind, Row(verb, right)
+
+
+def needs(verbs: Verbs, command: Command, aliases: rights.Aliases) -> list[Need]:
+    """Return what a command needs; one without a row needs everything."""
+    found = verbs.get(type(command))
+    right = found.right if found is not None else rights.everything
+    return right(command, aliases)
 
 
 def _store(talk: Talk, command: Store, now_ms: int) -> Steps:
@@ -57,21 +77,25 @@ def _answer_formed(talk: Talk, command: Formed, now_ms: int) -> Steps:
     """Execute a request of another verb, and answer it in a form of its own."""
     form = talk.replies.form = command.form
     form.unix_ms = now_ms + talk.broker.clock.offset_ms
-    return VERBS[type(command.command)](talk, command.command, now_ms)
+    return VERBS[type(command.command)].execute(talk, command.command, now_ms)
+
+
+def _right_of_formed(command: Formed, aliases: rights.Aliases) -> list[Need]:
+    return needs(VERBS, command.command, aliases)
 
 
 # The verbs of the memcache wire. Another wire adds rows for commands of its own.
 VERBS: Final[Verbs] = dict([
-    row(Store, _store),
-    row(Fetch, _fetch),
-    row(Delete, delete),
-    row(Remove, remove),
-    row(Withdraw, withdraw),
-    row(Upto, ack_up_to),
-    row(Touch, touch),
-    row(Monitor, monitor),
-    row(Confirm, confirm),
-    row(Plain, answer_plain),
-    row(Formed, _answer_formed),
-    row(Bad, answer_bad),
+    row(Store, _store, rights.store),
+    row(Fetch, _fetch, rights.fetch),
+    row(Delete, delete, rights.delete),
+    row(Remove, remove, rights.remove),
+    row(Withdraw, withdraw, rights.write),
+    row(Upto, ack_up_to, rights.upto),
+    row(Touch, touch, rights.write),
+    row(Monitor, monitor, rights.write),
+    row(Confirm, confirm, rights.write),
+    row(Plain, answer_plain, right_of_plain),
+    row(Formed, _answer_formed, _right_of_formed),
+    row(Bad, answer_bad, rights.nothing),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""The rights that each command needs, and those that an unknown command needs."""
+"""A conversation logs in, and goes on only with what its user may do."""
 
 from __future__ import annotations
 
@@ -6,68 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from kestrelpy.access import ALL, Grant, Need, Role
+from kestrelpy.access import Grant, Role
 from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.protocol.login import needs
-from kestrelpy.protocol.parse import (
-    Confirm,
-    Delete,
-    Lines,
-    Monitor,
-    Parser,
-    Plain,
-    Remove,
-    Touch,
-    Withdraw,
-)
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.wire import MEMCACHE
 from tests.support.server_harness import Client, ServerHarness
 
-READ, WRITE, ADMIN = Role
-
-
-def test_each_command_needs_a_role_in_its_queue() -> None:
-    for command, role in (
-        (Delete(b"q", 5, False), WRITE), (Delete(b"q", 0, False), ADMIN),
-        (Remove(b"q", 1, False, False), WRITE), (Remove(b"q", 1, True, False), ADMIN),
-        (Withdraw(b"q", b"id", False), WRITE), (Touch(b"q", 5, 1, False), WRITE),
-        (Monitor(b"q", 1, 1), WRITE), (Confirm(b"q", 1, False), WRITE),
-        (Plain(b"stats", [b"q/item=1"]), READ), (Plain(b"flush", [b"q"]), ADMIN),
-        (Plain(b"pause", [b"q"]), ADMIN), (Plain(b"retry", [b"q/item=1"]), ADMIN),
-    ):
-        assert needs(command, {}) == [Need(role, b"q")], command
-
-
-def test_who_may_only_read_fetches_nothing_that_others_then_do_not_get() -> None:
-    for line, role in (
-        (b"get q", WRITE), (b"get q/open", WRITE), (b"get q/close", WRITE),
-        (b"get q/close/open", WRITE), (b"get q/abort", WRITE), (b"get q/t=5", WRITE),
-        (b"get q/peek", READ), (b"get q/peek/t=5", READ), (b"gets q/peek/after=0", READ),
-        (b"get q/dead/peek", READ), (b"get q/dead/open", WRITE),
-    ):  # fmt: skip
-        parser = Parser(lambda name: 100, Lines())
-        parser.feed(line + b"\r\n")
-        command = parser.next()
-        assert command is not None
-        assert needs(command, {}) == [Need(role, b"q")], line
-
-
-def test_a_command_without_a_queue_needs_its_role_in_all_of_them() -> None:
-    for verb, role in (
-        (b"stats", READ), (b"dump_stats", READ), (b"flush_all", ADMIN), (b"reload", ADMIN),
-        (b"shutdown", ADMIN), (b"move", ADMIN), (b"flush", ADMIN),
-    ):  # fmt: skip
-        assert needs(Plain(verb, []), {}) == [Need(role, ALL)], verb
-    for word in (b"markers", b"schedules"):
-        assert needs(Plain(b"stats", [word]), {}) == [Need(READ, ALL)], word
-        assert needs(Plain(b"dump_stats", [word]), {}) == [Need(READ, ALL)], word
-    assert needs(Plain(b"quit", []), {}) == []
-
-
-def test_a_command_that_is_not_known_needs_everything() -> None:
-    assert needs(object(), {}) == [Need(ADMIN, ALL)]
-    assert needs(Plain(b"new", [b"q"]), {}) == [Need(ADMIN, ALL)]
+READ, WRITE, _ = Role
 
 
 @dataclass

@@ -17,8 +17,8 @@ import pytest
 
 from kestrelpy.access import ALL, Grant, Need, Role
 from kestrelpy.http.access import need_of
-from kestrelpy.protocol.login import needs
 from kestrelpy.protocol.parse import Lines, Parser
+from kestrelpy.protocol.verbs import VERBS, needs
 
 READ, WRITE, ADMIN = Role
 ALIASES: Final = {b"all": (b"jobs", b"mail")}
@@ -88,7 +88,7 @@ def test_each_name_of_a_line_has_its_right(line: bytes) -> None:
     parser.feed(line + b"\r\nx\r\n")
     command = parser.next()
     assert command is not None
-    assert needs(command, ALIASES) == WIRE[line]
+    assert needs(VERBS, command, ALIASES) == WIRE[line]
 
 
 @pytest.mark.parametrize("request_", HTTP, ids=" ".join)
