@@ -37,7 +37,7 @@ from journal.read import (
     Scanned,
     SegmentRead,
     TimeSearch,
-    chain,
+    ordered_segments,
 )
 from journal.sets import IdSet
 from journal.snapshot import (
@@ -102,8 +102,8 @@ __all__ = [
     "SyncJob",
     "TimeSearch",
     "archived_path",
-    "chain",
     "epoch_of",
+    "ordered_segments",
     "read_chunks",
     "recycled_path",
     "retire",

@@ -34,7 +34,7 @@ from journal.snapshot import (
 from journal.write import Journal, Segment
 
 # A start reads the older one if the newer one is damaged.
-SNAPSHOTS_KEPT: Final = 2
+SNAPSHOTS_RETAINED: Final = 2
 NEVER: Final = 1 << 62
 
 
@@ -184,7 +184,7 @@ class Maintenance:
         While that is being written a start has only the other one, or the log alone.
         """
         if self.snapshots and (
-            len(self.snapshots) == SNAPSHOTS_KEPT or self._journal.segment_list.is_whole
+            len(self.snapshots) == SNAPSHOTS_RETAINED or self._journal.segment_list.is_whole
         ):
             return self._path(self.snapshots[0])
         return ""
@@ -211,7 +211,7 @@ class Maintenance:
         self.goes_on = job.snapshot.segment, job.snapshot.offset
         self._snapshot_bytes = job.file_bytes
         outdated = []
-        if len(self.snapshots) > SNAPSHOTS_KEPT:
+        if len(self.snapshots) > SNAPSHOTS_RETAINED:
             outdated.append(self._path(self.snapshots.pop(0)))
         self.note_covered()
         self._forgotten = [(chunk, left - 1) for chunk, left in self._forgotten]
@@ -221,7 +221,7 @@ class Maintenance:
 
     def note_covered(self) -> None:
         """Note up to where two snapshots cover the log."""
-        is_covered = len(self.snapshots) == SNAPSHOTS_KEPT
+        is_covered = len(self.snapshots) == SNAPSHOTS_RETAINED
         self._journal.segment_list.covered_lsn = self.snapshots[0] if is_covered else 0
         self._journal.preallocation.count_again()
 
@@ -233,7 +233,7 @@ class Maintenance:
             return
         gone = [chunk for chunk in self.chunks if not memory.needs(chunk, epochs, time_ms)]
         self.chunks = [chunk for chunk in self.chunks if chunk not in gone]
-        self._forgotten += [(chunk, SNAPSHOTS_KEPT) for chunk in gone]
+        self._forgotten += [(chunk, SNAPSHOTS_RETAINED) for chunk in gone]
 
     def begin_merge(self, snapshot: SnapshotJob, pause: Callable[[], None]) -> MergeJob | None:
         """Return a job that merges some chunks, for a thread; give it to `finish_merge`."""
@@ -276,13 +276,13 @@ class Maintenance:
         snapshots may be on disk by now.)
         """
         journal, segments = self._journal, self._journal.segment_list
-        if segments.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
+        if segments.busy or len(self.snapshots) < SNAPSHOTS_RETAINED or journal.commit.failure:
             return []
         if live_lsn < segments.revived_lsn:
             return []  # the live set is older than a record by which done items are needed again
-        settled_lsn = min(self.snapshots[0], live_lsn)
+        covered_lsn = min(self.snapshots[0], live_lsn)
         over = journal.segment_list.retention.over(journal.segments, unix_ms)
-        chosen = choose(journal.segments[:over], settled_lsn, journal.sizes.segment_max)
+        chosen = choose(journal.segments[:over], covered_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):
             return []  # a power cut may still bring back items of one of them

@@ -26,17 +26,17 @@ from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
 INPUTS_MAX: Final = 64  # at once: a job reads 4 GiB at most
 
 
-def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> list[Segment]:
+def choose(segments: Sequence[Segment], covered_lsn: int, segment_max: int) -> list[Segment]:
     """Return the next segments to rewrite as one: a run of the log, oldest first; empty: none.
 
-    Each is less than half alive and settled: its last record is in a snapshot up to `settled_lsn`.
+    Each is less than half alive and covered: its last record is in a snapshot up to `covered_lsn`.
     Their live items fit into one segment of `segment_max` bytes, or come from one segment alone,
     and take at most half of the room of the run. (The run may have a dead segment within it, whose
     room does not count.)
     """
     for start, first in enumerate(segments):
         if first.live:
-            run = _run_from(segments, start, settled_lsn, segment_max)
+            run = _run_from(segments, start, covered_lsn, segment_max)
             size = sum(live_frame_bytes(s) for s in run)
             if run and compacted_bytes(size) * 2 <= run_capacity(run):
                 return run
@@ -62,12 +62,12 @@ def compacted_bytes(size: int) -> int:
 
 
 def _run_from(
-    segments: Sequence[Segment], start: int, settled_lsn: int, segment_max: int
+    segments: Sequence[Segment], start: int, covered_lsn: int, segment_max: int
 ) -> list[Segment]:
     run: list[Segment] = []
     size = 0
     for segment in islice(segments, start, start + INPUTS_MAX):
-        if segment.damaged or not 0 < segment.lsn_last <= settled_lsn:
+        if segment.damaged or not 0 < segment.lsn_last <= covered_lsn:
             break
         more = live_frame_bytes(segment)
         if segment.live:

@@ -6,7 +6,7 @@
       3  snapshots are taken, so that segments go, and others are compacted
 
 Steps 2 and 3 begin with a record that changes nothing; the writer and the maintenance do the rest
-as always. A journal is idle when it has written less than the reserve within QUIET_MS. Each step
+as always. A journal is idle when it has written less than the reserve within IDLE_MS. Each step
 looks at the files there are, so after a restart the next process goes on with them. A round that
 freed too little is repeated when there is more to free, or when the log is in another segment.
 
@@ -26,7 +26,7 @@ from journal.write import GROWTH, Journal, Segment
 # next burst, and no more than a gigabyte for a thousand queues.
 RESERVE_BYTES: Final = 1 << 20
 # Longer than the time between two runs of most schedules: a burst must write freed room again.
-QUIET_MS: Final = 15 * 60 * 1000
+IDLE_MS: Final = 15 * 60 * 1000
 # Steps of one round: two segments turned, files removed, snapshots until the older one is newer.
 STEPS_MAX: Final = 8
 
@@ -49,16 +49,16 @@ class Reclaim:
     def may_have_some(self) -> bool:
         """True if the journal may have something to free: `surplus` says how much."""
         journal = self._journal
-        active, idle = journal.active, journal.preallocation.unused_sizes()
+        active, unused = journal.active, journal.preallocation.unused_sizes()
         least = max(RESERVE_BYTES, journal.sizes.segment_min)
         is_large = active is not None and active.capacity > least
-        return is_large or len(journal.segments) > 1 or bool(idle)
+        return is_large or len(journal.segments) > 1 or bool(unused)
 
     def mark(self, now_ms: int) -> int:
         """Remember where the log is now; return when to see if it `writes_little`."""
         active = self._journal.active
         self._number, self._at = (active.number, active.at) if active is not None else (0, 0)
-        return now_ms + QUIET_MS
+        return now_ms + IDLE_MS
 
     @property
     def writes_little(self) -> bool:

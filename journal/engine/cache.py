@@ -116,8 +116,8 @@ class Cache:
         self._grown_bytes += file.size
         return file
 
-    def keep(self, number: int, offset: int, data: bytes) -> None:
-        """Keep bytes that were fetched with those of other files."""
+    def add_fetched(self, number: int, offset: int, data: bytes) -> None:
+        """Add bytes that were fetched with those of other files."""
         file = self._files.get(number)
         if file is None or file.was_refused:
             return

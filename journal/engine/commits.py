@@ -98,7 +98,7 @@ class Commits:
         self._pause = pause or self._stop.wait
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)  # a group was added, or the end has come
-        self._settled = threading.Condition(self._lock)  # a commit is over
+        self._over = threading.Condition(self._lock)  # a commit is over
         self._outbox = WaitingGroups()
         self._committed = 0
         self._asked = 0  # the groups up to this ticket have a waiter
@@ -151,7 +151,7 @@ class Commits:
         with self._lock:
             self._ask_for(ticket)
             while ticket > self._committed and self._end is None:
-                self._settled.wait()
+                self._over.wait()
             if ticket > self._committed and (end := self._end) is not None:
                 raise _again(end)
 
@@ -223,7 +223,7 @@ class Commits:
             )  # fmt: skip
             with self._lock:
                 self.failure = failure
-                self._settled.notify_all()
+                self._over.notify_all()
             self._tell_hearers()
             if not isinstance(error, OSError):
                 raise
@@ -231,17 +231,17 @@ class Commits:
         with self._lock:
             self._committed = max(self._committed, ticket)
             self.commits += 1
-            self._settled.notify_all()
+            self._over.notify_all()
         self._tell_hearers()
 
     def _tell_hearers(self) -> None:
         """Tell those whose group the engine has; after a failure all others as well."""
         with self._lock:
             upto, failure = self._committed, self.failure
-            told, self._hearers = self._hearers, []
+            hearers, self._hearers = self._hearers, []
             if failure is None:
-                self._hearers = [each for each in told if each[0] > upto]
-        for ticket, hear in told:
+                self._hearers = [each for each in hearers if each[0] > upto]
+        for ticket, hear in hearers:
             if ticket <= upto:
                 hear(None)
             elif failure is not None:

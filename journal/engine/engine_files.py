@@ -144,7 +144,7 @@ class EngineFiles:
         for file, offset, data in commits.patiently(
             lambda: self._engine.edges(commits.claim, FRONT_BYTES, FOOTER_SPACE_BYTES)
         ):
-            self.cache.keep(file, offset, data)
+            self.cache.add_fetched(file, offset, data)
         self.commits = commits
 
     @property

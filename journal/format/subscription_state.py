@@ -34,8 +34,9 @@ from journal.sets import PAGE_IDS, IdCounts, IdSet
 # What LIVE and ATTEMPTS hold, by `small`.
 RANGES: Final = 0  # LIVE: first and last of ids that are all there
 PAGES: Final = 1  # LIVE: 4096 ids in a bit each; ATTEMPTS: in a byte each
-KEPT_RANGES: Final = 2  # LIVE: the same of all whose puts are in the log, done or not; of a queue
-KEPT_PAGES: Final = 3  # that retains
+# LIVE in a queue that retains: the same of all items whose puts are in the log, done or not.
+RETAINED_RANGES: Final = 2
+RETAINED_PAGES: Final = 3
 AGELESS_RANGES: Final = 4  # LIVE: the same of those that were redriven, and have no expiry
 AGELESS_PAGES: Final = 5
 LARGE: Final = 0  # ATTEMPTS: an id and its number, from 255 on
@@ -45,8 +46,8 @@ _COUNTS_BYTES: Final = 8 + PAGE_IDS
 _ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
     (Kind.LIVE, RANGES): _RANGE_BYTES,
     (Kind.LIVE, PAGES): _BITS_BYTES,
-    (Kind.LIVE, KEPT_RANGES): _RANGE_BYTES,
-    (Kind.LIVE, KEPT_PAGES): _BITS_BYTES,
+    (Kind.LIVE, RETAINED_RANGES): _RANGE_BYTES,
+    (Kind.LIVE, RETAINED_PAGES): _BITS_BYTES,
     (Kind.LIVE, AGELESS_RANGES): _RANGE_BYTES,
     (Kind.LIVE, AGELESS_PAGES): _BITS_BYTES,
     (Kind.ATTEMPTS, LARGE): _RANGE_BYTES,
@@ -187,8 +188,8 @@ def line_drafts(
     yield from _frames_of(Kind.LIVE, PAGES, pages, time_ms)
     if retained is not None:
         ranges, pages = retained.encode()
-        yield from _frames_of(Kind.LIVE, KEPT_RANGES, ranges, time_ms)
-        yield from _frames_of(Kind.LIVE, KEPT_PAGES, pages, time_ms)
+        yield from _frames_of(Kind.LIVE, RETAINED_RANGES, ranges, time_ms)
+        yield from _frames_of(Kind.LIVE, RETAINED_PAGES, pages, time_ms)
     if ageless.count:
         ranges, pages = ageless.encode()
         yield from _frames_of(Kind.LIVE, AGELESS_RANGES, ranges, time_ms)
@@ -214,7 +215,7 @@ def live_of(frames: Iterable[Record]) -> IdSet:
 
 def retained_of(frames: Iterable[Record]) -> IdSet | None:
     """Return the ids in the log, done or not; None: the queue retained nothing."""
-    parts = _parts(frames, Kind.LIVE, (KEPT_RANGES, KEPT_PAGES))
+    parts = _parts(frames, Kind.LIVE, (RETAINED_RANGES, RETAINED_PAGES))
     return IdSet.decode(*parts) if parts[0] else None
 
 

@@ -1,7 +1,7 @@
 """Reading segments: scan them whole, look up single records, read ahead."""
 
 from journal.read.cursor import Cursor
-from journal.read.frames import Frames, Hole, chain
+from journal.read.frames import Frames, Hole, ordered_segments
 from journal.read.history import HistoryPart, ItemHistory
 from journal.read.lookup import ReadOne, ReadSome
 from journal.read.range_scan import Put, PutPlace, RangeScan, Scanned, TimeSearch
@@ -39,9 +39,9 @@ __all__ = [
     "Scanned",
     "SegmentRead",
     "TimeSearch",
-    "chain",
     "find_identity",
     "no_footer",
+    "ordered_segments",
     "read_footer",
     "scan",
 ]  # fmt: skip

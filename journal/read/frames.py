@@ -110,7 +110,7 @@ class Frames:
         return end
 
 
-def chain(files: Files, folder: str) -> list[tuple[Frames, int]]:
+def ordered_segments(files: Files, folder: str) -> list[tuple[Frames, int]]:
     """Return the segments with records and their first lsn, in the order of the log.
 
     Foreign segments are left out, and those that a compacted segment stands for.

@@ -39,7 +39,7 @@ class ReadOne:
     @classmethod
     def of(cls, journal: Journal, item: int) -> ReadOne | None:
         """Return how to read the item; None: no segment holds it, or it is not written yet."""
-        segment = journal.segment_list.holding(item)
+        segment = journal.segment_list.segment_of(item)
         return cls(Extent.of(journal, segment), item) if segment is not None else None
 
     def run(self, files: Files) -> Record | None:
@@ -71,7 +71,7 @@ class ReadSome:
         """Return how to read these items; those that no segment holds (yet) are left out."""
         parts: dict[int, tuple[Extent, list[int]]] = {}
         for id_ in sorted(ids):
-            segment = journal.segment_list.holding(id_)
+            segment = journal.segment_list.segment_of(id_)
             if segment is None:
                 continue
             if segment.number not in parts:

@@ -123,18 +123,18 @@ class RangeScan:
         another one follows.
         """
         segments = journal.segments
-        holding = []
+        with_items = []
         for i in range(len(segments) - 1, -1, -1):
             if segments[i].item_last >= first:
-                holding.append((i, segments[i]))
+                with_items.append((i, segments[i]))
             elif segments[i].item_last:
                 break
-        holding.reverse()
-        if not holding:
+        with_items.reverse()
+        if not with_items:
             return None
         # After an unclean end the next segment repeats the records after the last sync.
-        behind = [each for each in holding if each[1].item_first <= first]
-        at, segment = behind[-1] if behind else holding[0]
+        behind = [each for each in with_items if each[1].item_first <= first]
+        at, segment = behind[-1] if behind else with_items[0]
         first, last = max(first, segment.item_first), min(last, segment.item_last)
         last = min(last, first + max(_SPAN * most, NEAR_ITEMS) - 1)
         if at + 1 < len(segments) and segments[at + 1].item_first:

@@ -23,12 +23,12 @@ from journal.errors import ITEM_MAX, Damage
 from journal.files import MEDIUM_ERRORS, Files, read_around
 from journal.format import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, HEADER_BYTES, Kind, segment_name
 from journal.read import NOT_WHOLE, Cursor
-from journal.recovery.chain import SegmentFile
+from journal.recovery.segment_order import SegmentFile
 from journal.sets import IdSet
 
 NO_RECORDS: Final = "zeros in place of records"
 NO_SEGMENT: Final = "no segment holds them"
-_RUNS_TOLD: Final = 8
+_RUNS_NAMED_MAX: Final = 8
 PAUSE_FRAMES: Final = 1000  # between two pauses, about a millisecond of work
 PAUSE_BYTES: Final = 1 << 20  # or this many bytes: an engine sends them in some milliseconds
 _PUT: Final = int(Kind.PUT)
@@ -105,7 +105,7 @@ class BodyCheck:
         """Return the segments that may hold suspects."""
         return [
             one for one in self._segments
-            if not one.settled or not one.item_last
+            if not one.is_covered or not one.item_last
             or self._suspects.count_between(one.item_first, one.item_last)
         ]  # fmt: skip
 
@@ -196,10 +196,10 @@ def _between(segments: Sequence[SegmentFile]) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     before, after = 0, ITEM_MAX
     for one in segments:
-        found[one.number] = (max(before, one.item_first - 1 if one.settled else 0), after)
+        found[one.number] = (max(before, one.item_first - 1 if one.is_covered else 0), after)
         before = max(before, one.item_last)
     for one in reversed(segments):
-        last = one.item_last + 1 if one.settled and one.item_last else after
+        last = one.item_last + 1 if one.is_covered and one.item_last else after
         found[one.number] = (found[one.number][0], min(last, after))
         after = one.item_first or after
     return found
@@ -209,8 +209,8 @@ def lost_items_text(items: IdSet) -> str:
     """Return how many items cannot be read, and which, for people."""
     found = runs(items)
     ids = [str(first) if first == last else f"{first} to {last}" for first, last in found]
-    if len(ids) > _RUNS_TOLD:
-        ids[_RUNS_TOLD:] = [f"and others up to {found[-1][1]}"]
+    if len(ids) > _RUNS_NAMED_MAX:
+        ids[_RUNS_NAMED_MAX:] = [f"and others up to {found[-1][1]}"]
     count = "1 item" if len(items) == 1 else f"{len(items)} items"
     return f"{count} cannot be read: {', '.join(ids)}"
 

@@ -362,8 +362,8 @@ class LiveSet:
             return "live items not known"
         own = "1 live item" if len(self.items) == 1 else f"{len(self.items)} live items"
         children = [line for number, line in sorted(self.lines.items()) if number]
-        told = ", ".join(f"+{_text(line.name)} {len(line.items)}" for line in children)
-        return f"{own} ({told})" if told else own
+        named = ", ".join(f"+{_text(line.name)} {len(line.items)}" for line in children)
+        return f"{own} ({named})" if named else own
 
 
 def lost_items(source: ReadableJournal, damages: Iterable[Damage]) -> dict[int, IdSet]:

@@ -16,8 +16,8 @@ from typing import Final
 
 from journal.errors import Damage
 from journal.format import Record, segment_name
-from journal.recovery.chain import SegmentFile
 from journal.recovery.live_set import LiveSet
+from journal.recovery.segment_order import SegmentFile
 from journal.sets import IdSet
 from journal.snapshot import SegmentState, Snapshot
 

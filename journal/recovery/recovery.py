@@ -1,6 +1,6 @@
-"""From a folder to records in order: check the chain, cut a torn tail, name the rest.
+"""From a folder to records in order: check the segments, cut a torn tail, name the rest.
 
-    files on disk          `chain`: order, owner, snapshot, settled segments
+    files on disk          `SegmentOrder`: order, owner, snapshot, covered segments
         |
         v                  scan, newest first until a batch says up to where it was synced
     limits: a newer segment supersedes           |
@@ -38,8 +38,8 @@ from journal.format import (
 )
 from journal.read import FOOTER_LOST, Gap, Scan
 from journal.recovery.bodies import BodyCheck
-from journal.recovery.chain import HEADER_LOST, NOTHING_READABLE, Chain, SegmentFile
 from journal.recovery.lost_segments import LostSegments
+from journal.recovery.segment_order import HEADER_LOST, NOTHING_READABLE, SegmentFile, SegmentOrder
 from journal.sets import IdSet
 from journal.snapshot import Snapshot
 
@@ -70,7 +70,7 @@ class Recovery:
     obsolete: list[str] = field(default_factory=list)  # snapshots that are damaged or too old
     segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
     superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
-    replaced: list[SegmentFile] = field(default_factory=list)  # survivors stand for them
+    replaced: list[SegmentFile] = field(default_factory=list)  # a compacted segment stands for them
     preallocated: list[SegmentFile] = field(default_factory=list)  # hold nothing
     damages: list[Damage] = field(default_factory=list)
     tail: list[Record] = field(default_factory=list)
@@ -83,12 +83,12 @@ class Recovery:
     tally: Tally = field(default_factory=Tally)
     torn: bool = False  # the log ends where cut bytes begin
     _open_ended: int = -1  # the damage in this place has no item after it yet
-    _chain: Chain = field(init=False)
+    _segment_order: SegmentOrder = field(init=False)
     _scans: dict[int, Scan] = field(default_factory=dict)
     _last: Scan | None = None
     _lsn: int = 0  # the lsn expected next; 0: the first record may have any
     _lsn_known: int = 0  # a snapshot includes the records up to here
-    _item_settled: int = 0  # the latest item put in a segment that was passed
+    _item_covered: int = 0  # the latest item put in a segment that was passed
     # Items and places share one sequence of numbers: these are numbers of either.
     _item_seen: int = 0  # the latest that was certainly given
     _item_last: int = 0  # the latest that may have been given
@@ -120,12 +120,12 @@ class Recovery:
         self._find_synced()
         self._sort_out()
         if not self.whole:
-            self._chain.resolve_listed()
+            self._segment_order.resolve_listed()
         missing = LostSegments(self.snapshot, self.segments) if self.snapshot is not None else None
         for segment in self.segments:
             self._last = None
-            if segment.settled and not self.whole:
-                self._item_settled = max(self._item_settled, segment.item_last)
+            if segment.is_covered and not self.whole:
+                self._item_covered = max(self._item_covered, segment.item_last)
                 continue
             found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
             is_whole = not (found.gaps or segment.bytes_missing)
@@ -156,12 +156,12 @@ class Recovery:
     # -- finding out ------------------------------------------------------------------------
 
     def _find(self) -> None:
-        chain = self._chain = Chain(self.files, self.folder)
-        chain.find()
-        self.identity, self.segments, self.damages = chain.identity, chain.segments, chain.damages
-        self.snapshot, self.snapshot_lsns = chain.snapshot, chain.snapshot_lsns
-        self.obsolete = chain.snapshots_outdated + chain.snapshots_damaged
-        self.replaced, self.names = chain.replaced, chain.names
+        order = self._segment_order = SegmentOrder(self.files, self.folder)
+        order.find()
+        self.identity, self.segments, self.damages = order.identity, order.segments, order.damages
+        self.snapshot, self.snapshot_lsns = order.snapshot, order.snapshot_lsns
+        self.obsolete = order.snapshots_outdated + order.snapshots_damaged
+        self.replaced, self.names = order.replaced, order.names
         snapshot = self.snapshot
         if snapshot is None:
             return
@@ -181,7 +181,7 @@ class Recovery:
         """
         before_unreadable = False
         for segment in reversed(self.segments):
-            if segment.settled:
+            if segment.is_covered:
                 return
             found = self._scans[segment.number] = self._scan(segment)
             self.lsn_synced = max(self.lsn_synced, found.lsn_synced)
@@ -209,7 +209,7 @@ class Recovery:
             else:
                 kept.insert(0, segment)
                 limit = first or limit
-        self.segments = self._chain.segments = kept
+        self.segments = self._segment_order.segments = kept
         if self.preallocated and self.preallocated[0].number == oldest and not self._lsn:
             # A segment goes only when the next one is synced. So there was never one before
             # this one: the log begins here, and the records written here, if any, are lost.
@@ -234,11 +234,11 @@ class Recovery:
             and FILE_HEADER_BYTES < snapshot.offset <= segment.capacity
         ):
             lsn = snapshot.lsn + 1
-            found = self._chain.scan(segment, snapshot.offset, lsn)
+            found = self._segment_order.scan(segment, snapshot.offset, lsn)
             begins_whole = not found.gaps or found.gaps[0].offset > snapshot.offset
             if found.lsn_first == lsn and begins_whole:
                 return found
-        return self._chain.scan(segment)
+        return self._segment_order.scan(segment)
 
     # -- walking ----------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class Recovery:
         before = self.snapshot.tally if self.snapshot else None
         cut = self._lsn if self.torn else 0
         self.tally = tally = segment.note_records(found, before, cut, self.lsn_synced)
-        self._item_settled = max(self._item_settled, tally.item_last)
+        self._item_covered = max(self._item_covered, tally.item_last)
 
     def _walk(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
         opening = found.checkpoint
@@ -382,7 +382,7 @@ class Recovery:
         if state is None and (gap.lsn_expected or segment.lsn_first) > known:
             return False
         puts = [(r.offset, r.item) for r in found.records if r.kind == Kind.PUT]
-        before, behind = self._item_settled, snapshot.checkpoint.next_item
+        before, behind = self._item_covered, snapshot.checkpoint.next_item
         if state is not None:
             before, behind = state.item_first - 1, state.item_last + 1
         low = max((item for at, item in puts if at < gap.offset), default=before) + 1

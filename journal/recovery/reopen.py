@@ -34,8 +34,8 @@ from journal.format import (
     encode,
     segment_path,
 )
-from journal.recovery.chain import SegmentFile, last_segment_number
 from journal.recovery.recovery import Recovery
+from journal.recovery.segment_order import SegmentFile, last_segment_number
 from journal.store import LogStore
 from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Journal, Segment, Sizes, whole_sectors
 
@@ -181,10 +181,9 @@ def _go_on_in_fresh(
         opening, journal.sizes.segment_min, takes_prepared,
     )  # fmt: skip
     # Files that the disk did not give stay: it may give them later.
-    keep = {found.path for found in recovery.segments if found.unreadable}
-    outdated = [
-        s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first and s.path not in keep
-    ]
+    unreadable = {found.path for found in recovery.segments if found.unreadable}
+    superseded = [s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first]
+    outdated = [path for path in superseded if path not in unreadable]
     journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
     synced = {found.number: found.synced for found in recovery.segments}
     for segment in journal.segments:
@@ -286,14 +285,15 @@ def write_fresh(
     try:
         handle = recovery.files.create(path, b"".join(pieces), capacity)
     except OSError as error:
-        spare = max(recovery.preallocated, key=lambda s: s.capacity, default=None)
+        prepared = max(recovery.preallocated, key=lambda s: s.capacity, default=None)
         is_full = error.errno == errno.ENOSPC and takes_prepared
-        if not is_full or spare is None or spare.capacity < capacity:
+        if not is_full or prepared is None or prepared.capacity < capacity:
             raise
-        pieces[0] = replace(header, capacity=spare.capacity).encode()
+        pieces[0] = replace(header, capacity=prepared.capacity).encode()
         pieces.append(bytes(HEADER_BYTES))  # no frame of an earlier life follows
-        handle, capacity = _write_over(recovery.files, spare.path, path, pieces), spare.capacity
-        recovery.preallocated.remove(spare)
+        handle = _write_over(recovery.files, prepared.path, path, pieces)
+        capacity = prepared.capacity
+        recovery.preallocated.remove(prepared)
     segment = Segment(number, path, capacity, handle, lsn_first=first, at=at, recycled=True)
     segment.tally.see_all(tail)
     puts = [r.item for r in tail if r.kind == Kind.PUT]

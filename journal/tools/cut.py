@@ -218,9 +218,9 @@ def ends(tails: Mapping[str, Tail], later: Collection[Journal]) -> dict[str, int
         return move.item < tails[name].next_after(kept[name])
 
     moving = [name for name, tail in tails.items() if any(each.moves for each in tail.batches)]
-    is_settled = False
-    while not is_settled:  # each time one copy at least ends earlier
-        is_settled = True
+    is_stable = False
+    while not is_stable:  # each time one copy at least ends earlier
+        is_stable = True
         for name in moving:
             tail = tails[name]
             for at, batch in enumerate(tail.batches[: kept[name]]):
@@ -229,6 +229,6 @@ def ends(tails: Mapping[str, Tail], later: Collection[Journal]) -> dict[str, int
                     continue
                 if tail.is_new or any(move.target is None for move in lost):
                     return None
-                kept[name], is_settled = at, False
+                kept[name], is_stable = at, False
                 break
     return kept

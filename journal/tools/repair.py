@@ -37,7 +37,7 @@ from journal.format import (
     segment_number,
     segment_path,
 )
-from journal.read import Frames, chain
+from journal.read import Frames, ordered_segments
 from journal.recovery import (
     MISSING_BEFORE,
     SET_ASIDE_FOLDER,
@@ -202,7 +202,7 @@ class _Round:
 
     def _puts_among(self, items: IdSet) -> Iterator[int]:
         """Yield those whose puts can be read in some segment."""
-        for frames, _ in chain(self.files, self.folder) if items else ():
+        for frames, _ in ordered_segments(self.files, self.folder) if items else ():
             for found in frames.walk():
                 if isinstance(found, Record) and found.kind == Kind.PUT and found.item in items:
                     yield found.item
@@ -273,7 +273,7 @@ class _Round:
         assert header is not None, "whoever misses records before a segment has read it"
         earlier = [
             frames
-            for frames, _ in chain(self.files, self.folder)
+            for frames, _ in ordered_segments(self.files, self.folder)
             if frames.header is not None and frames.header.rank < header.rank
         ]
         last = earlier[-1].header if earlier else None
@@ -288,7 +288,7 @@ class _Round:
 
     def _header(self, number: int, capacity: int) -> SegmentHeader:
         """Return a header with the identity of the other files of this journal."""
-        for frames, _ in chain(self.files, self.folder):
+        for frames, _ in ordered_segments(self.files, self.folder):
             if frames.header is not None:
                 return SegmentHeader(
                     frames.header.journal, frames.header.identity, number, capacity, self.time_ms
@@ -299,7 +299,7 @@ class _Round:
         """Return where the log goes on after the segment of this rank; 0: it ends there."""
         following = (
             lsn
-            for frames, lsn in chain(self.files, self.folder)
+            for frames, lsn in ordered_segments(self.files, self.folder)
             if frames.header is not None and frames.header.rank > rank
         )
         return next(following, 0)

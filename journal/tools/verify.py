@@ -35,7 +35,7 @@ from journal.format import (
     decode_meta,
     segment_number,
 )
-from journal.read import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, Frames, Hole, chain
+from journal.read import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, Frames, Hole, ordered_segments
 from journal.recovery import BodyCheck, LiveSet, Recovery, SegmentFile
 from journal.sets import IdSet
 from journal.snapshot import (
@@ -143,7 +143,7 @@ def _checked(files: Files, folder: str, total: int, progress: Progress) -> Repor
             progress(min(done + at, total - 1), total)
     # Where ids alone do not tell which items are live, none of them is known to be needed.
     bodies = view.bodies(live_set.needed() if live_set.known else IdSet())
-    past = Past(files, folder, live_set, view.settled, bodies.see, view.lsn_synced, view.identity)
+    past = Past(files, folder, live_set, view.covered, bodies.see, view.lsn_synced, view.identity)
     past.check(lambda more: progress(min(done + at + more, total - 1), total))
     bodies.run(files, [*view.damages, *past.damages])
     unreadable = IdSet.union([bodies.unreadable, live_set.lost(view.damages)])
@@ -159,7 +159,7 @@ def _checked(files: Files, folder: str, total: int, progress: Progress) -> Repor
 
 
 class StartView(JournalView):
-    """A journal as a start would read it: of settled segments, only front and end."""
+    """A journal as a start would read it: of covered segments, only front and end."""
 
     __slots__ = ("_recovery",)
 
@@ -168,9 +168,9 @@ class StartView(JournalView):
         self._recovery = Recovery(self._files, folder)
 
     @property
-    def settled(self) -> list[SegmentFile]:
+    def covered(self) -> list[SegmentFile]:
         """The segments that were not read, because a snapshot knows their records."""
-        return [one for one in self._recovery.segments if one.settled]
+        return [one for one in self._recovery.segments if one.is_covered]
 
     def bodies(self, needed: IdSet) -> BodyCheck:
         """Return the check of which of these items have a readable body."""
@@ -195,11 +195,11 @@ class Past:
     """The files that a snapshot has made superfluous to read at a start, checked frame by frame."""
 
     def __init__(
-        self, files: Files, folder: str, live_set: LiveSet, settled: list[SegmentFile],
+        self, files: Files, folder: str, live_set: LiveSet, covered: list[SegmentFile],
         met: Callable[[int], None], lsn_synced: int, identity: bytes,
     ) -> None:  # fmt: skip
-        """`settled` are the segments that a start did not read; `met` gets the item of each put."""
-        self._settled = {one.path: one for one in settled}
+        """`covered` are the segments that a start did not read; `met` gets the item of each put."""
+        self._covered = {one.path: one for one in covered}
         self._met = met
         self._lsn_synced = lsn_synced
         self._identity = identity
@@ -212,7 +212,7 @@ class Past:
 
     def check(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Check all of it; a file that a daemon removes meanwhile does not matter any more."""
-        done, in_order = 0, chain(self._files, self._folder)
+        done, in_order = 0, ordered_segments(self._files, self._folder)
         newest = self._newest_snapshot()
         if newest is None:
             self.damages += self._lost_footers(in_order)
@@ -301,7 +301,7 @@ class Past:
         header, footer = frames.header, frames.footer
         if header is None or not self._is_here(header, frames.path):
             return  # named by recovery
-        settled = self._settled.get(frames.path)
+        covered = self._covered.get(frames.path)
         if header.segment == newest.segment:
             stop, item_last = newest.offset, newest.checkpoint.next_item - 1
             lsn_end = min(newest.lsn + 1, limit or newest.lsn + 1)
@@ -309,9 +309,9 @@ class Past:
             stop, lsn_end = footer.offset, min(footer.lsn, limit or footer.lsn)
             last = decode_meta(footer.meta).get(Tag.ITEM_LAST, 0)
             item_last = last if isinstance(last, int) else 0
-        elif settled is not None:  # it was never sealed, or its footer is lost
-            stop, lsn_end = frames.size - FOOTER_SPACE_BYTES, settled.lsn_limit
-            item_last = settled.item_last
+        elif covered is not None:  # it was never sealed, or its footer is lost
+            stop, lsn_end = frames.size - FOOTER_SPACE_BYTES, covered.lsn_limit
+            item_last = covered.item_last
         else:
             return  # read by recovery
         lost = _Lost(frames.path, self._items)
@@ -328,7 +328,7 @@ class Past:
             lsn = found.lsn + (found.kind not in UNNUMBERED)
             if found.kind == Kind.PUT:
                 lost.put_seen(found.item)
-                if settled is None or settled.item_first <= found.item <= settled.item_last:
+                if covered is None or covered.item_first <= found.item <= covered.item_last:
                     self._met(found.item)  # else a start does not look for it here
             at = found.end
             self.records += found.kind not in UNNUMBERED

@@ -310,24 +310,24 @@ class Preallocation:
 
         Nothing may be pending, and no preparation under way.
         """
-        idle: list[str] = []
+        unused: list[str] = []
         stays = self.next_unused(most)
         while len(self.waiting) > bool(stays) and self._lacks(self.waiting[-1].capacity) <= 0:
-            spare = self.waiting.pop()
-            if spare.handle is not None:
-                spare.handle.close()
-            idle.append(spare.path)
+            prepared = self.waiting.pop()
+            if prepared.handle is not None:
+                prepared.handle.close()
+            unused.append(prepared.path)
         lacks = self._lacks(0)
         for path, size in sorted(self.recycled, key=lambda each: -each[1]):
             if lacks > 0:  # a start leaves prepared segments so
                 lacks -= size
             elif self.waiting or size != stays:
                 self.recycled.remove((path, size))
-                idle.append(path)
+                unused.append(path)
             else:
                 stays = 0
         self.count()
-        return idle
+        return unused
 
     def _lacks(self, less: int) -> int:
         """Return the missing room for all confirms, and a little more, after `less` bytes of it

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # A log that is retained up to a size has at least about this many segments.
 SEGMENTS_LEAST: Final = 8
-NOT_KEPT: Final = (0, 0)
+RETAINS_NOTHING: Final = (0, 0)
 
 
 class Retention:

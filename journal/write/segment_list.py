@@ -74,7 +74,7 @@ class SegmentList:
                 return segment
         return None
 
-    def holding(self, item: int) -> Segment | None:
+    def segment_of(self, item: int) -> Segment | None:
         """Return the segment in which this item was put."""
         at_hand = self._at_hand
         if at_hand is not None and at_hand.item_first <= item <= at_hand.item_last:
@@ -98,7 +98,7 @@ class SegmentList:
 
     def end(self, item: int, live_bytes: int, lsn: int) -> None:
         """Note that the record `lsn` ends this item of `live_bytes` bytes."""
-        segment = self.holding(item)
+        segment = self.segment_of(item)
         if segment is not None:
             segment.live -= 1
             # After a start `live_bytes` is an estimate.
@@ -149,10 +149,10 @@ class SegmentList:
         if len(snapshots) > 1:
             before: Segment | None = None
             for segment in self.segments[:over]:
-                settled = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
-                settled = settled and not segment.unread and segment.number < passed
-                settled = settled and (is_short or before is None or not before.is_open)
-                if settled and not segment.live and segment.emptied_lsn <= lsn_durable:
+                may_go = 0 < segment.lsn_last <= snapshots[0] and segment not in self.busy
+                may_go = may_go and not segment.unread and segment.number < passed
+                may_go = may_go and (is_short or before is None or not before.is_open)
+                if may_go and not segment.live and segment.emptied_lsn <= lsn_durable:
                     dead.append(segment.path)
                     self._remove(segment)
                 else:

@@ -305,22 +305,22 @@ class Journal:
 
     def _rotate(self, time_ms: int) -> bool:
         """Seal the active segment and go on in the prepared one; return False if there is none."""
-        spare = self.preallocation.next_for(self._pending[0])
-        if spare is None:
+        prepared = self.preallocation.next_for(self._pending[0])
+        if prepared is None:
             self.is_stalled = True
             return False
         self.is_stalled = False
         # Open both before writing to either: once the active one is sealed, the log must go on.
-        if not self._open(spare) or (self.active is not None and not self._open(self.active)):
+        if not self._open(prepared) or (self.active is not None and not self._open(self.active)):
             return False
         if self.active is not None and not self._seal(self.active, time_ms):
             return False
-        if not self._open_segment(spare, time_ms):
+        if not self._open_segment(prepared, time_ms):
             return False
         self.preallocation.taken()
         self.has_rotated = True
-        self.active = spare
-        self.segments.append(spare)
+        self.active = prepared
+        self.segments.append(prepared)
         return True
 
     def _open_segment(self, segment: Segment, time_ms: int) -> bool:
@@ -393,13 +393,13 @@ class Journal:
         segment_list, preallocation = self.segment_list, self.preallocation
         durable = self.commit.lsn_durable
         small, preallocation.passed_over = preallocation.passed_over, []
-        for handle in [spare.handle for spare in small if spare.handle is not None]:
+        for handle in [prepared.handle for prepared in small if prepared.handle is not None]:
             handle.close()
         replaced, segment_list.replaced = segment_list.replaced, []
         dead = segment_list.take_dead(durable, snapshots, unix_ms, preallocation.is_short)
         if dead:
             preallocation.count_again()
-        return [spare.path for spare in small] + replaced + dead
+        return [prepared.path for prepared in small] + replaced + dead
 
     def disk_use(self) -> DiskUse:
         """Return what the files of this journal are for."""

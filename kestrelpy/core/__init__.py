@@ -37,7 +37,7 @@ from kestrelpy.core.subscription import (
     DEFERRED,
     DELAYED,
     DONE,
-    LENT,
+    LEASED,
     READY,
     Subscription,
     Where,
@@ -46,7 +46,7 @@ from kestrelpy.core.subscription import (
 from kestrelpy.core.transfer import TransferRequest
 
 __all__ = [
-    "ABORTED", "ANY_VERSION", "DEFERRED", "DELAYED", "DONE", "DUPLICATE", "EXISTS", "LENT",
+    "ABORTED", "ANY_VERSION", "DEFERRED", "DELAYED", "DONE", "DUPLICATE", "EXISTS", "LEASED",
     "NOT_FOUND", "NO_KEY", "READY", "REUSED", "TOKENS_PER_MS", "AckUpTo", "Admin", "AnyQueue",
     "Broker", "Browse", "CatchUp", "Child", "ChildQueue", "ChildStart", "ClockOffset", "Delay",
     "Histogram", "Holder", "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog",

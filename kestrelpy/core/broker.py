@@ -124,9 +124,9 @@ class Broker(Lifecycle):
                 waiter.owner = queue.reader  # there are items: a later turn would have served it
             self._answer_nothing(waiter)
             return
-        lends = waiter.want is not Want.PEEK
+        leases = waiter.want is not Want.PEEK
         if queue is not None and (
-            queue.reader.is_busy(now_ms, waiter.dead, lends)
+            queue.reader.is_busy(now_ms, waiter.dead, leases)
             or queue.reader.waiters.wants_token(waiter.dead)
         ):
             # The items at the front have to be cleared away or read back first. An item may follow
@@ -136,7 +136,7 @@ class Broker(Lifecycle):
             queue.reader.serve(now_ms)
             if waiter.done:
                 return
-            if not queue.reader.unread and queue.reader.is_busy(now_ms, waiter.dead, lends):
+            if not queue.reader.unread and queue.reader.is_busy(now_ms, waiter.dead, leases):
                 waiter.timer = self._timers.push(now_ms + BUSY_MS, waiter)
                 return
         self.give_up(waiter)
@@ -237,6 +237,6 @@ class Broker(Lifecycle):
             for reader in queue.readers:
                 reader.alarm.need(reader.next_due())
             if queue.children:
-                queue.alarm.need(queue.idle_sweep.next_due())
+                queue.alarm.need(queue.lazy_sweep.next_due())
             if queue.unseen is not None:
                 queue.alarm.need(queue.unseen.due.next_due(self.clock))

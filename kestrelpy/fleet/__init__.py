@@ -1,17 +1,17 @@
 """Many processes, one data directory in an engine: who owns it, who waits, and how it is moved."""
 
 from journal.engine import SLICE
-from kestrelpy.fleet.idle import SliceOwned, claim_idle
 from kestrelpy.fleet.member import FleetMember
 from kestrelpy.fleet.membership import NOT_LOOKED, Membership
 from kestrelpy.fleet.move_in import Moved, MoveIn, SliceNotEmpty, refuse_damage, remove_import
 from kestrelpy.fleet.move_out import MoveOut
 from kestrelpy.fleet.patroni import NoPatroni, patroni_version, why_bad_patroni
+from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
 
 NEEDS_EXTRA = "needs the extra fleet: pip install 'kestrelpy[fleet]'"
 
 __all__ = [
     "NEEDS_EXTRA", "NOT_LOOKED", "SLICE", "FleetMember", "Membership", "MoveIn", "MoveOut",
-    "Moved", "NoPatroni", "SliceNotEmpty", "SliceOwned", "claim_idle", "patroni_version",
+    "Moved", "NoPatroni", "SliceNotEmpty", "SliceOwned", "claim_unowned", "patroni_version",
     "refuse_damage", "remove_import", "why_bad_patroni",
 ]  # fmt: skip

@@ -120,7 +120,7 @@ class FleetMember:
     def __init__(
         self, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
         clock: Callable[[], float] = time.monotonic, is_threaded: bool = True,
-        wall: Callable[[], float] = time.time,
+        unix_time: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         """With `is_threaded` False the caller of a wait commits, for tests without threads."""
         self.files = files
@@ -128,7 +128,7 @@ class FleetMember:
         self.takeover_s = takeover_s
         self._engine = engine
         self._clock = clock
-        self._wall = wall
+        self._unix_time = unix_time
         self._standby_of = 0, ""  # the epoch that was seen last, and since when
         self._seen: OwnerSeen | None = None
         self._notes_next_s = clock()
@@ -171,7 +171,7 @@ class FleetMember:
         if owner is None:
             return ""
         if owner.epoch != self._standby_of[0]:
-            now = time.gmtime(self._wall())
+            now = time.gmtime(self._unix_time())
             self._standby_of = owner.epoch, time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
         return self._standby_of[1]
 

@@ -1,6 +1,6 @@
 """The damage that was found in journals since the start: what, where, and when.
 
-One rule: the newest of it is kept, and all of it is counted; the log has every sentence.
+One rule: the newest damage stays here, and all of it is counted; the log has every sentence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from journal.errors import OF_QUEUE, Damage
 from kestrelpy.core import ClockOffset
 
-KEPT_MAX: Final = 50
+NEWEST_MAX: Final = 50
 _TORN: Final = "torn"  # the rest of a crash: no promise was broken
 
 
@@ -30,11 +30,11 @@ class DamageFound:
     """The damage of one server. `count` is of places, without what a crash tore after the last
     sync."""
 
-    __slots__ = ("_clock", "count", "first_ms", "kept")
+    __slots__ = ("_clock", "count", "first_ms", "newest")
 
     def __init__(self, clock: ClockOffset) -> None:
         self._clock = clock
-        self.kept: deque[DamageFacts] = deque(maxlen=KEPT_MAX)
+        self.newest: deque[DamageFacts] = deque(maxlen=NEWEST_MAX)
         self.count = 0
         self.first_ms: int | None = None  # steady time
 
@@ -42,7 +42,7 @@ class DamageFound:
         """Note damage that was found now; what was found before is left out."""
         for each in damages:
             sentence = each.sentence()
-            if any(sentence == known.what for known in self.kept):
+            if any(sentence == known.what for known in self.newest):
                 continue
             # A queue that misses items is damaged itself: the place where they were is counted.
             if each.kind != _TORN and not each.path.startswith(OF_QUEUE):
@@ -50,4 +50,4 @@ class DamageFound:
                 self.first_ms = now_ms if self.first_ms is None else self.first_ms
             size = max(each.end - each.offset, 0)
             at_ms = now_ms + self._clock.offset_ms
-            self.kept.append(DamageFacts(at_ms, each.kind, sentence, size))
+            self.newest.append(DamageFacts(at_ms, each.kind, sentence, size))

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from journal.store import Put
-from kestrelpy.core import DELAYED, LENT, READY, AnyQueue, Browse
+from kestrelpy.core import DELAYED, LEASED, READY, AnyQueue, Browse
 from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, NoShape
 
@@ -61,10 +61,10 @@ def seen_of(queue: AnyQueue, put: Put, unix_ms: int) -> SeenItem | None:
     if not browse.has(id_) or browse.has_expired(id_, put.expires_ms, unix_ms):
         return None
     state, attempts = browse.state(id_)
-    if state not in (READY, LENT, DELAYED):
+    if state not in (READY, LEASED, DELAYED):
         return None
     expires_ms = queue.reader.expires_here(id_, put.expires_ms)
-    return SeenItem(id_, put.stored_ms, expires_ms, put.body, attempts + (state == LENT))
+    return SeenItem(id_, put.stored_ms, expires_ms, put.body, attempts + (state == LEASED))
 
 
 class Observing:
@@ -114,7 +114,7 @@ class Observing:
         if sight.but and put.client == sight.but:
             return False
         state, _ = browse.state(put.id)
-        return state == READY or (state == LENT and sight.claimed) or (
+        return state == READY or (state == LEASED and sight.claimed) or (
             state == DELAYED and sight.delayed
         )
 

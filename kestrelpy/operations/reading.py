@@ -44,7 +44,7 @@ READINGS_MAX: Final = 16
 # Items of a queue in memory examined per turn: a few milliseconds.
 SLICE_ITEMS: Final = 2500
 # A client's position is remembered in this many queues.
-_PLACES_MAX: Final = 16
+_POSITIONS_MAX: Final = 16
 _SEARCHES_MAX: Final = 3
 _expires, _body = attrgetter("expires_ms"), attrgetter("body")  # of a put
 
@@ -277,14 +277,14 @@ class LogReader:
 
         It passes over damaged items: the ready list meets them as well and reports them.
         """
-        journal, places = log.journal, self._positions
+        journal, positions = log.journal, self._positions
         key = (queue.name, queue.generation)
         reader, last = queue.reader, log.item_stored
         other = reader.markers.first_from(first)
         if other:
             last = min(last, other - 1)
         job = RangeScan.of(
-            journal, places.get(key), first, last, browse.ids, page.most - len(page.puts),
+            journal, positions.get(key), first, last, browse.ids, page.most - len(page.puts),
             page.room, page.since_ms, reader.markers.hidden,
         )  # fmt: skip
         if job is None:
@@ -298,9 +298,9 @@ class LogReader:
             return job.last  # the disk cannot read it
         if not page.add(found.puts, reading.lines):
             return first - 1
-        if key not in places and len(places) >= _PLACES_MAX:
-            places.clear()
-        places[key] = found.place
+        if key not in positions and len(positions) >= _POSITIONS_MAX:
+            positions.clear()
+        positions[key] = found.place
         return found.seen
 
     def _read_displaced(

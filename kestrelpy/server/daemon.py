@@ -55,7 +55,7 @@ from kestrelpy.server.exposure import (
     refuse_exposed,
     refuse_unservable,
 )
-from kestrelpy.server.http_door import HttpDoor
+from kestrelpy.server.http_side import HttpSide
 from kestrelpy.server.journals import close_journals, failed_journals
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
@@ -116,12 +116,12 @@ class Daemon:
         self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
         self._shares, self._lowered, self.tls = share(OWN, 1, 1), "", Tls()
-        self._http = HttpDoor(
+        self._http = HttpSide(
             lambda: self._shares.connections, lambda: self.memory.limit, self._new_number
         )
         self._handed = list[tuple[str, socket.socket]]()
         self._loop = asyncio.get_running_loop()
-        self.membership = Membership(member, self._close_door, say, self.shutdown)
+        self.membership = Membership(member, self._note_closed, say, self.shutdown)
         self.may_answer = self.membership.gate
         self._parts = parts = assemble(
             self.policies, self._files, start_task=self._start_task, mode=lambda: self.mode,
@@ -234,7 +234,7 @@ class Daemon:
         else:
             self._end_by(signal.Signals(number).name)
 
-    def _close_door(self, why: str, owner_address: str = "") -> None:
+    def _note_closed(self, why: str, owner_address: str = "") -> None:
         """Serve nobody, for this reason; "": serve. Replies that are on their way wait."""
         self.closed, self.owner_address = why, owner_address
         for connection in self._connections if why else ():

@@ -159,8 +159,8 @@ def _context(server: ServerConfig, found: TlsFiles) -> ssl.SSLContext:
 def _load(context: ssl.SSLContext, found: TlsFiles) -> None:
     try:
         with _as_file(found.cert) as cert, _as_file(found.key or b"") as key:
-            is_apart = found.key is not None
-            context.load_cert_chain(cert, key if is_apart else None, password=lambda: "")
+            has_key_file = found.key is not None
+            context.load_cert_chain(cert, key if has_key_file else None, password=lambda: "")
     except (OSError, ValueError) as error:
         raise Exposed(f"[server] {found.names}: {_why(error)}") from error
 

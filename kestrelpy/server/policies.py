@@ -30,7 +30,7 @@ from kestrelpy.errors import ClientError, Forbidden
 from kestrelpy.message_keys import MessageKey
 
 # There are many queues, and most have the same settings: these share one policy.
-_POLICIES_KEPT: Final = 1024
+_POLICIES_CACHED_MAX: Final = 1024
 # The settings of which `policy_of` makes something else; the core has all others as they are.
 MADE_OF: Final = frozenset({
     "sync", "key_format", "key", "key_matches_any", "key_unordered", "key_is_free", *TARGETS,
@@ -236,7 +236,7 @@ def _may(config: Config, user: str, role: Role, queue: str) -> bool:
     return grant.may(Need(role, queue.encode("ascii", "replace")))
 
 
-@lru_cache(maxsize=_POLICIES_KEPT)
+@lru_cache(maxsize=_POLICIES_CACHED_MAX)
 def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Policy:
     """Return a queue's settings as a policy of the core."""
     sync = settings.sync

@@ -224,15 +224,15 @@ class Turn:
     def _schedule_reads(self) -> None:
         """Schedule the next reads; a read of items that are not written yet is deferred."""
         assert self.journal_jobs is not None
-        deferred, again, fed = self._deferred_reads, [], 0
+        deferred, again, scheduled = self._deferred_reads, [], 0
         for reader in self._broker.take_to_read():
             deferred[reader] = None
             if reader.waiters:  # a client waits: that comes first
                 deferred.move_to_end(reader, last=False)
-        while deferred and fed < READS_MAX:
+        while deferred and scheduled < READS_MAX:
             reader, _ = deferred.popitem(last=False)
             if self.journal_jobs.schedule_read(reader):
-                fed += 1
+                scheduled += 1
             else:
                 again.append(reader)
         if deferred:

@@ -13,7 +13,7 @@ CORE = ("tests/unit/core", "tests/scenario/test_transcripts.py")
 CHILDREN = (
     "tests/unit/core/fanout/test_children_snapshot.py", "tests/unit/core/fanout/test_children.py",
     "tests/unit/core/fanout/test_unseen.py", "tests/unit/core/fanout/test_limits.py",
-    "tests/unit/core/queue/test_idle_sweep.py",
+    "tests/unit/core/queue/test_lazy_sweep.py",
     "tests/unit/core/test_crossings.py", "tests/unit/core", "tests/scenario/test_transcripts.py",
     "tests/model/test_readers_machine.py", "tests/model",
 )  # fmt: skip
@@ -166,7 +166,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a restart ends what a child has lent by token",
         "kestrelpy/core/registry/lifecycle.py",
-        "        child_queue.child.resume(now_ms)\n",
+        "        child_queue.child.finish_replay(now_ms)\n",
         "",
         CHILDREN,
     ),

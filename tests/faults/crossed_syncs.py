@@ -10,8 +10,8 @@ from tests.faults.planted_faults import Fault
 
 STARTS = (
     "tests/unit/journal/recovery/test_reopen.py", "tests/unit/journal/read/test_readahead.py",
-    "tests/unit/journal/recovery/test_recovery.py", "tests/unit/journal/recovery/test_chain.py",
-    "tests/model/test_journal_machine.py",
+    "tests/unit/journal/recovery/test_recovery.py",
+    "tests/unit/journal/recovery/test_segment_order.py", "tests/model/test_journal_machine.py",
 )  # fmt: skip
 TORN = ("tests/unit/journal/read/test_readahead.py", *STARTS)
 LATER = ("tests/unit/server/journals/test_later_syncs.py", "tests/unit/server/test_turn.py")
@@ -58,7 +58,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a segment counts what was torn behind a number that a release gave",
-        "journal/recovery/chain.py",
+        "journal/recovery/segment_order.py",
         "        limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)\n"
         "        tally = found.tally_below(limit, before)\n"
         "        self.note(tally)\n"
@@ -78,7 +78,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "what a segment has behind the last known sync counts as synced",
-        "journal/recovery/chain.py",
+        "journal/recovery/segment_order.py",
         "min(limit or ITEM_MAX, lsn_synced + 1)",
         "limit or ITEM_MAX",
         TORN,

@@ -214,7 +214,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload that shortens the life of a child's items is not seen while it is idle",
         "kestrelpy/core/queue/child_queue.py",
-        "            idle_sweep.know_nothing()  # it holds for items not yet "
+        "            lazy_sweep.know_nothing()  # it holds for items not yet "
         "looked at as well\n",
         "            pass\n",
         RELOADS,

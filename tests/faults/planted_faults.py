@@ -98,7 +98,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "out of files: a segment is sealed before the next one is open",
         JOURNAL,
-        "        if not self._open(spare) or (self.active",
+        "        if not self._open(prepared) or (self.active",
         "        if (self.active",
         TESTS_OF_A_SHORTAGE,
     ),
@@ -517,15 +517,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a segment is removed before the records that emptied it are durable",
         "journal/write/segment_list.py",
-        "if settled and not segment.live and segment.emptied_lsn <= lsn_durable:",
-        "if settled and not segment.live:",
+        "if may_go and not segment.live and segment.emptied_lsn <= lsn_durable:",
+        "if may_go and not segment.live:",
         ("tests/unit/journal/write/test_segment_list.py", *SIMULATION),
     ),
     Fault(
         "a segment is removed that the older snapshot needs",
         "journal/write/segment_list.py",
-        "settled = 0 < segment.lsn_last <= snapshots[0] and",
-        "settled = 0 < segment.lsn_last <= snapshots[-1] and",
+        "may_go = 0 < segment.lsn_last <= snapshots[0] and",
+        "may_go = 0 < segment.lsn_last <= snapshots[-1] and",
         ("tests/unit/journal/write/test_segment_list.py", *SIMULATION),
     ),
     Fault(
@@ -720,8 +720,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what was put since the living were counted is taken for dead",
         UPKEEP,
-        "settled_lsn = min(self.snapshots[0], live_lsn)",
-        "settled_lsn = self.snapshots[0]",
+        "covered_lsn = min(self.snapshots[0], live_lsn)",
+        "covered_lsn = self.snapshots[0]",
         ("tests/unit/journal/compaction/test_maintenance.py",),
     ),
     # -- what stands apart, moves, the dead ---------------------------------------------------
@@ -973,7 +973,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "one set tells all observers in one turn",
         "kestrelpy/core/subscription/subscription.py",
-        "        most = WOKEN_OBSERVERS_MAX - len(to_resume)\n",
+        "        most = RESUMED_OBSERVERS_MAX - len(to_resume)\n",
         "        most = latest\n",
         ("tests/unit/core/index/test_waiters.py",),
     ),
@@ -1145,9 +1145,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "damage: a compacted segment without a header hides those after it",
-        "journal/recovery/chain.py",
-        "                and (s.lsn_first <= settled or first <= s.lsn_stated)\n",
-        "                and s.lsn_first <= settled\n",
+        "journal/recovery/segment_order.py",
+        "                and (s.lsn_first <= covered or first <= s.lsn_stated)\n",
+        "                and s.lsn_first <= covered\n",
         TESTS_OF_DAMAGE,
     ),
     Fault(
@@ -1409,8 +1409,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "with two snapshots a segment goes whose last confirm is not durable",
         "journal/write/segment_list.py",
-        "if settled and not segment.live and segment.emptied_lsn <= lsn_durable:\n",
-        "if settled and not segment.live:\n",
+        "if may_go and not segment.live and segment.emptied_lsn <= lsn_durable:\n",
+        "if may_go and not segment.live:\n",
         ("tests/unit/journal/write/test_segment_list.py",),
     ),
 )

@@ -70,7 +70,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.patch.setattr("kestrelpy.core.index.memory_budget.GRAIN_BYTES", 500)
         self.patch.setattr("kestrelpy.core.subscription.ready_line.REFILL_ITEMS", 3)
         self.patch.setattr("kestrelpy.core.subscription.subscription.REFILL_ITEMS", 3)
-        self.patch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
+        self.patch.setattr("kestrelpy.core.index.dead_letters.MEMORY_BYTES_MAX", 0)
         policy = Policy(
             lease_ms=lease_ms, max_attempts=max_attempts, max_items=max_items,
             discard_old_when_full=True, keys=KeySettings(matches_any=matches_any),

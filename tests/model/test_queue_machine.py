@@ -37,7 +37,7 @@ from tests.support.end_of_life import end_in_hand
 from tests.support.machines import has_failed, run, run_for_long
 from tests.support.soak import Soak
 
-SNAPSHOTS_KEPT = 12
+SNAPSHOTS_RETAINED = 12
 LIMITS = st.fixed_dictionaries(
     {
         "lease_ms": st.sampled_from([None, 20, 30, 100, 1000]),
@@ -410,7 +410,7 @@ class QueueMachine(RuleBasedStateMachine):
             model = self.model
             snapshot = (things, model.next_id, model.paused, model.total)
             self.snapshots[len(self.q.records)] = snapshot
-            if len(self.snapshots) > SNAPSHOTS_KEPT:
+            if len(self.snapshots) > SNAPSHOTS_RETAINED:
                 del self.snapshots[min(self.snapshots)]
 
     # -- always -----------------------------------------------------------------------------

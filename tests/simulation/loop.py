@@ -103,7 +103,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.turns_alone = 0
         self.jobs = 0
         self.listener: Listener | None = None
-        self.http_listener: Listener | None = None
+        self.http_side: Listener | None = None
         self._complain = complain
         self._check = check
         self._ready: deque[asyncio.Handle] = deque()
@@ -195,7 +195,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self.listener is None:
             self.listener = made
         else:
-            self.http_listener = made
+            self.http_side = made
         return made
 
     async def run_in_executor(

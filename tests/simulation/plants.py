@@ -260,7 +260,7 @@ def moved_without_a_record() -> Any:
 
 
 def copies_in_doubt_kept_by_a_start() -> Any:
-    return mock.patch.object(InFlight, "settle_all", lambda passages, queue, now_ms: 0)
+    return mock.patch.object(InFlight, "finish_all", lambda transfers, queue, now_ms: 0)
 
 
 def id_forgotten_by_a_restart() -> Any:

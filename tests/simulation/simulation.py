@@ -154,7 +154,7 @@ class Simulation:
 
     def connect_http(self) -> Wire | None:
         """Return a new connection over HTTP, if the server listens."""
-        wire = self._connect(HttpWire, self.loop and self.loop.http_listener)
+        wire = self._connect(HttpWire, self.loop and self.loop.http_side)
         if wire is not None:
             self.count("connections of HTTP")
         return wire

@@ -63,7 +63,7 @@ def test_every_promise_is_kept(group: int) -> None:
 def test_every_promise_is_kept_while_idle_journals_free_their_disk_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reclaim, "QUIET_MS", 300)
+    monkeypatch.setattr(reclaim, "IDLE_MS", 300)
     monkeypatch.setattr(reclaim, "RESERVE_BYTES", 3000)
     monkeypatch.setattr(idle_journals, "STEP_SECONDS", 0.01)
     # An idle journal is looked at after 0.3 s and trimmed in steps of 10 ms, at rest as well.

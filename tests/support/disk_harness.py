@@ -237,7 +237,7 @@ class DiskHarness(ServerHarness):
         self.commit()
         self.do_all()
         idle.watch(self.log)
-        self.background.clock.seconds += reclaim.QUIET_MS / 1000
+        self.background.clock.seconds += reclaim.IDLE_MS / 1000
         for _ in range(_SECONDS_MAX):
             self.pass_second()
             if not idle.has_round(self.log):

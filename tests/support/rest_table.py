@@ -127,7 +127,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.broker.GoneHolders": {},
     "core.registry.registry.Registry": {
         "queues tombstones": INSIDE,
-        "_spare": WORKS,
+        "_stand_in": WORKS,
         "queues_max aliases server_id": SETTING,
         "generation_deleted": NUMBER,
     },
@@ -155,7 +155,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
     "core.queue.recount.Recount": {"due_ms": CLOCK},
     "core.queue.age_round.AgeRound": {"due_ms": CLOCK, "_looks": LAST},
-    "core.queue.idle_sweep.IdleSweep": {
+    "core.queue.lazy_sweep.LazySweep": {
         "_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER,
     },
     "core.subscription.key_gate.KeyGate": {},
@@ -242,7 +242,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_is_known _lsn _number _count": LAST,
         "_at_work": "children that somebody took from",
     },
-    "core.registry.spare.Spare": {"_queue": WORKS},
+    "core.registry.stand_in.StandIn": {"_queue": WORKS},
     "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER},
     "core.index.token_range.TokenRange": {"below": NUMBER},
     "core.trash.Trash": {},
@@ -272,7 +272,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "operations.reading.LogReader": {
         "_positions": "where this client read last, bounded",
     },
-    "server.http_door.HttpDoor": {"new_number port": SETTING},
+    "server.http_side.HttpSide": {"new_number port": SETTING},
     "protocol.replies.Replies": {"counters": INSIDE},
     "server.exposure.Tls": {"context": SETTING},
     "server.connections.logins.WaitingLogins": {"_free": SETTING},
@@ -478,8 +478,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
     _DECLARED: "operations.stats_facts.MetricSeries",
     _AT_START: """
         journal.recovery.live_set.LiveSet journal.recovery.live_set.ReaderItems
-        journal.recovery.chain.Chain
-        journal.recovery.chain.SegmentFile journal.tools.verify.Past journal.tools.verify.Report
+        journal.recovery.segment_order.SegmentOrder journal.recovery.segment_order.SegmentFile
+        journal.tools.verify.Past journal.tools.verify.Report
         journal.tools.verify.StartView journal.tools.verify._Lost
         journal.snapshot.dedupe_load.Chunks journal.tools.backup.Copied
         journal.tools.backup.JournalCopy journal.tools.backup_all._Backup

@@ -223,7 +223,7 @@ class World:
 
     def connect_http(self) -> Pipe:
         """A client of HTTP."""
-        return self._connect(self.loop.http_listener)
+        return self._connect(self.loop.http_side)
 
     def _connect(self, listener: Listener | None) -> Pipe:
         assert listener is not None

@@ -41,7 +41,7 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
         "is_gone stays": GONE,
         "unseen": "what children have not seen yet, from its first child on",
     },
-    "server.http_door.HttpDoor": {"_door": WORKS},
+    "server.http_side.HttpSide": {"_listener": WORKS},
     "server.queue_deletion.QueueDeletions": {"turn": WIRING},
     "server.turn.Turn": {
         "_is_over": "the process ends",

@@ -52,7 +52,7 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.fleet.folder_files":
         "tests/unit/fleet/test_move_in.py: which files of a folder are moved",
-    "kestrelpy.fleet.idle":
+    "kestrelpy.fleet.unowned":
         "tests/unit/fleet/test_move_in.py: who may move, and when",
     "kestrelpy.cli.options":
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",

@@ -101,7 +101,7 @@ WHERE datname = current_database() AND usename = current_user AND application_na
     AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL AND wait_event = 'ClientRead'
     AND state = 'active'
     AND state_change < clock_timestamp() - interval '500 milliseconds'"""
-_SETTLE: Final = """
+_SEQ_NOW: Final = """
 UPDATE kestrelpy.slice SET beat = clock_timestamp() WHERE id = %s AND epoch = %s RETURNING seq"""
 _RELEASE: Final = """
 UPDATE kestrelpy.slice SET released = true WHERE id = %s AND epoch = %s RETURNING seq"""
@@ -195,7 +195,7 @@ class PostgresEngine:
 
     def commit(self, at: Claim, ops: Sequence[Op]) -> None:
         if self._is_unsure:
-            seq = self._one(_SETTLE, at)
+            seq = self._one(_SEQ_NOW, at)
             self._is_unsure = False
             if seq == at.seq + 1:
                 return
@@ -215,7 +215,7 @@ class PostgresEngine:
             # A statement of a lost connection may be done after the next one was sent. Then this
             # commit is done, and the epoch is still ours.
             self._is_unsure = True
-            if self._one(_SETTLE, at) != at.seq + 1:
+            if self._one(_SEQ_NOW, at) != at.seq + 1:
                 raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
             self._is_unsure = False
 

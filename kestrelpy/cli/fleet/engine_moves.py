@@ -38,7 +38,7 @@ from kestrelpy.fleet import (
     MoveOut,
     SliceNotEmpty,
     SliceOwned,
-    claim_idle,
+    claim_unowned,
     remove_import,
 )
 from kestrelpy.server import NAME as SERVER_ID
@@ -141,7 +141,7 @@ def _claimed(
     engine: PostgresEngine = postgres().PostgresEngine(at.address, at.is_single)
     closing.callback(engine.close)
     member = Member(f"{what} on {socket.gethostname()}")
-    claim = claim_idle(engine, member, at.takeover_s, may_resume=may_resume)
+    claim = claim_unowned(engine, member, at.takeover_s, may_resume=may_resume)
     commits = Commits(engine, claim, at.takeover_s / _BEATS, pause=_Patience())
     closing.callback(commits.close)
     return engine, commits

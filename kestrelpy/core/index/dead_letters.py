@@ -17,7 +17,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash
 
 # Bytes of dead letters' bodies in memory: enough to look at a few without the disk.
-KEPT_BYTES_MAX: Final = 1 << 20
+MEMORY_BYTES_MAX: Final = 1 << 20
 # An entry of a death that is over stays in the line while another entry stands before it. There may
 # be this many such entries, plus one for each dead letter.
 PASSED_ENTRIES_MAX: Final = 1024
@@ -81,7 +81,7 @@ class DeadLetters:
     def store(self, item: Item, always: bool) -> None:
         """Keep the item with its body in memory if there is room for it, or `always`."""
         if item.is_whole and item.id not in self._items and (
-            always or self._held_bytes + item.size <= KEPT_BYTES_MAX or not self._items
+            always or self._held_bytes + item.size <= MEMORY_BYTES_MAX or not self._items
         ):
             self._items[item.id] = item
             self._held_bytes += item.size
@@ -90,7 +90,7 @@ class DeadLetters:
         """Store an item that was read back; if there is no room for it, drop the other bodies."""
         if item.id == self.wanted:
             self.wanted = 0
-        if self._held_bytes + item.size > KEPT_BYTES_MAX:
+        if self._held_bytes + item.size > MEMORY_BYTES_MAX:
             self._items.clear()
             self._held_bytes = 0
         self.store(item, True)

@@ -29,7 +29,7 @@ STEP_NUMBERS: Final = 2048
 # A step takes this part (1/4) of them if they wait for keys: each end may unblock others. 10 ms.
 _BLOCKED_PART: Final = 4
 # Up to this number, disk references after the marker are looked up one by one.
-_FEW_STUBS: Final = 8
+_FEW_DISK_REFS: Final = 8
 
 
 class AckUpTo:
@@ -163,7 +163,7 @@ class AckUpTo:
             _, id_, size = disk_refs.pop()
             dropped.append((id_, size))
         others = disk_refs.ids.both(gone)
-        if others.count <= _FEW_STUBS:
+        if others.count <= _FEW_DISK_REFS:
             found = [(id_, disk_refs.size_of(id_)) for id_ in others]
         else:
             found = [(id_, size) for _, id_, size in disk_refs if id_ in others]

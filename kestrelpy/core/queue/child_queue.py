@@ -232,7 +232,7 @@ class ChildQueue:
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
         """Apply other limits and rules from now on; the settings of the log stay the parent's."""
-        child, of, idle_sweep = self.child, self.files.policy, self.files.idle_sweep
+        child, of, lazy_sweep = self.child, self.files.policy, self.files.lazy_sweep
         before = child.policy
         policy = replace(policy, keys=of.keys, sync_ms=of.sync_ms, durable=of.durable)
         child.key_gate.keys.matches_any = policy.keys.matches_any
@@ -242,8 +242,8 @@ class ChildQueue:
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
             child.outbox.send_on(child.dead.deaths)
         if before.max_age_ms != policy.max_age_ms:
-            idle_sweep.know_nothing()  # it holds for items not yet looked at as well
-        idle_sweep.know(policy.max_age_ms)
+            lazy_sweep.know_nothing()  # it holds for items not yet looked at as well
+        lazy_sweep.know(policy.max_age_ms)
         child.follow()
         if child.waiters:
             self.reader.serve(now_ms)

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from kestrelpy.core.index import Delays
 from kestrelpy.core.log import records
 from kestrelpy.core.queue.fanout import FanOut
-from kestrelpy.core.queue.idle_sweep import IdleSweep
+from kestrelpy.core.queue.lazy_sweep import LazySweep
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Subscription
 
@@ -25,14 +25,15 @@ class DueItems:
     `is_needed` says whether any subscription still needs an item.
     """
 
-    __slots__ = ("_fanout", "_idle_sweep", "_is_needed", "_queue")
+    __slots__ = ("_fanout", "_is_needed", "_lazy_sweep", "_queue")
 
     def __init__(
-        self, queue: QueueState, fanout: FanOut, idle: IdleSweep, is_needed: Callable[[int], bool]
+        self, queue: QueueState, fanout: FanOut, lazy_sweep: LazySweep,
+        is_needed: Callable[[int], bool],
     ) -> None:
         self._queue = queue
         self._fanout = fanout
-        self._idle_sweep = idle
+        self._lazy_sweep = lazy_sweep
         self._is_needed = is_needed
 
     def release_due(self, readers: list[Subscription], now_ms: int, steps: int) -> int:
@@ -98,7 +99,7 @@ class DueItems:
         if owner is not None and not owner.markers.is_new(id_):
             return self._release_own(owner, id_, size, now_ms)
         unseen.due.remove(id_, size)
-        self._idle_sweep.released(id_)
+        self._lazy_sweep.released(id_)
         if owner is None and not self._is_needed(id_):
             return queue.log.lsn_appended
         self._fanout.spread()

@@ -22,7 +22,7 @@ from kestrelpy.core.fanout import UNSEEN_MAX, Arrivals
 from kestrelpy.core.index import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import records
-from kestrelpy.core.queue.idle_sweep import IdleSweep
+from kestrelpy.core.queue.lazy_sweep import LazySweep
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.timers import NEVER_MS
 
@@ -38,11 +38,11 @@ _LATE_BYTES_MAX: Final = 1 << 20
 class FanOut:
     """The numbers of one queue, and the notes about them for its children."""
 
-    __slots__ = ("_idle_sweep", "_late", "_late_bytes", "_queue")
+    __slots__ = ("_late", "_late_bytes", "_lazy_sweep", "_queue")
 
-    def __init__(self, queue: QueueState, idle: IdleSweep) -> None:
+    def __init__(self, queue: QueueState, lazy_sweep: LazySweep) -> None:
         self._queue = queue
-        self._idle_sweep = idle
+        self._lazy_sweep = lazy_sweep
         # The latest items, each with the bytes of all that were put up to it.
         self._late: deque[tuple[Item, int]] = deque()
         self._late_bytes = 0
@@ -51,8 +51,8 @@ class FanOut:
         """Give an item, just put, to all children."""
         queue = self._queue
         queue.put_bytes += item.size
-        if item.expires_ms or self._idle_sweep.age_ms:
-            self._idle_sweep.note(item)
+        if item.expires_ms or self._lazy_sweep.age_ms:
+            self._lazy_sweep.note(item)
         if len(queue.eager) > GIVEN_MAX:
             self.spread()
         if queue.lagging:
@@ -129,8 +129,8 @@ class FanOut:
             if not child.wants_each:
                 del queue.eager[child]
         queue.unseen.delay(item.id, item.size)
-        if item.expires_ms or self._idle_sweep.age_ms:
-            self._idle_sweep.delay(item, delay.due_ms(item.stored_ms))
+        if item.expires_ms or self._lazy_sweep.age_ms:
+            self._lazy_sweep.delay(item, delay.due_ms(item.stored_ms))
         self.tell_soon()
 
     def forward(self, item: Item, now_ms: int) -> None:
@@ -164,7 +164,7 @@ class FanOut:
     def tell_soon(self) -> None:
         """Have lazy children take in the numbers they have not seen, if there are many of them."""
         if self._queue.unseen is not None and len(self._queue.unseen) > UNSEEN_MAX:
-            self._idle_sweep.need(0)
+            self._lazy_sweep.need(0)
 
     def set_passing(self, passes_on: bool, now_ms: int) -> None:
         """Stop giving new items to the queue's own consumers, or start it again."""

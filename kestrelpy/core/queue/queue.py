@@ -37,7 +37,7 @@ from kestrelpy.core.queue.age_round import AGE_CHECK_MS_MAX, AgeRound
 from kestrelpy.core.queue.dedupe_window import NOT_DUE
 from kestrelpy.core.queue.due_items import DueItems
 from kestrelpy.core.queue.fanout import FanOut
-from kestrelpy.core.queue.idle_sweep import IdleSweep
+from kestrelpy.core.queue.lazy_sweep import LazySweep
 from kestrelpy.core.queue.record_reserve import RecordReserve
 from kestrelpy.core.queue.recount import ASKED_MAX, Recount
 from kestrelpy.core.queue.retention import QueueRetention
@@ -62,7 +62,7 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 class Queue(QueueState):
     """A queue with a log of its own."""
 
-    __slots__ = ("age_round", "due", "fanout", "idle_sweep", "recount", "reserve", "retention")
+    __slots__ = ("age_round", "due", "fanout", "lazy_sweep", "recount", "reserve", "retention")
 
     def __init__(
         self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
@@ -74,9 +74,9 @@ class Queue(QueueState):
             name, generation, policy, log, clock, to_resume, timers, now_ms, memory, to_read,
             declared,
         )
-        self.idle_sweep = IdleSweep(self)  # finds the items that expire in lazy children
-        self.fanout = FanOut(self, self.idle_sweep)
-        self.due = DueItems(self, self.fanout, self.idle_sweep, self.is_needed)
+        self.lazy_sweep = LazySweep(self)  # finds the items that expire in lazy children
+        self.fanout = FanOut(self, self.lazy_sweep)
+        self.due = DueItems(self, self.fanout, self.lazy_sweep, self.is_needed)
         self.retention = QueueRetention(self)
         self.reserve = RecordReserve(self)
         self.recount = Recount(self, self.needed_now)
@@ -388,7 +388,7 @@ class Queue(QueueState):
 
     def need_look(self, unix_ms: int) -> None:
         """Look at the children at `unix_ms` at the latest."""
-        self.idle_sweep.need(unix_ms)
+        self.lazy_sweep.need(unix_ms)
 
     def count_anew(self) -> None:
         """Count anew the records that the log must have room for."""
@@ -510,7 +510,7 @@ class Queue(QueueState):
         self.alarm.silence()
         if self.retained is not None:
             self.retention.look(now_ms)
-        self.rung = rung = self.idle_sweep.ringing(now_ms)
+        self.rung = rung = self.lazy_sweep.ringing(now_ms)
         readers, taken = [self.reader, *rung], self.fanout.go_on(now_ms)
         for reader in readers:  # an item that is due and past its expiry is not released
             if reader.ends.entry_count:
@@ -518,7 +518,7 @@ class Queue(QueueState):
         taken += self.due.release_due(readers, now_ms, max(steps - taken, 0))
         for reader in readers:
             taken += reader.tick(now_ms, max(steps - taken, 0))
-        self.idle_sweep.ring_again(rung, now_ms)
+        self.lazy_sweep.ring_again(rung, now_ms)
         self.recount.look(now_ms)
         self.dedupe.sweep(self.policy, self.log, now_ms)
         due = self.next_due(now_ms)
@@ -549,7 +549,7 @@ class Queue(QueueState):
         """Return when `tick` has something to do; None: nothing."""
         dues = [self.reader.next_due(), self.child_timers.next_due(), self.recount.due_ms]
         if self.children:
-            dues += self.idle_sweep.next_due(), self.fanout.next_due()
+            dues += self.lazy_sweep.next_due(), self.fanout.next_due()
         if self.unseen is not None and self.unseen.due.count:
             dues.append(self.unseen.due.next_due(self.clock) or 0)
         if (readable := self.retained) is not None and readable.look_ms is not None:

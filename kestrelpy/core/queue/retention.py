@@ -96,8 +96,8 @@ def found(
     for segment in sorted((s for s in segments if s.item_last), key=lambda s: s.item_first):
         ids.discard_range(end + 1, segment.item_first - 1)
         end = max(end, segment.item_last)
-        is_survivors = segment.rank not in (0, segment.number)
-        if is_survivors and known is not None and segment.number not in known:
+        is_compacted = segment.rank not in (0, segment.number)
+        if is_compacted and known is not None and segment.number not in known:
             there = ids.between(segment.item_first, segment.item_last)
             needed = live.between(segment.item_first, segment.item_last)
             ids.discard_range(segment.item_first, segment.item_last, needed.both(there))

@@ -114,7 +114,7 @@ class Lifecycle(Registry):
         self.tombstones.remove(queue)
         deleted, before = queue.reader, queue.declared
         queue.make_again(declared, self.policy_of(queue.name, declared), now_ms)
-        self._spare.relieve(deleted)
+        self._stand_in.replace_reader(deleted)
         self.counters.queue_creates += 1
         self.adopt(queue, now_ms)
         # What was declared before holds no more. There may be thousands of children.
@@ -138,7 +138,7 @@ class Lifecycle(Registry):
             self._add_tombstone(queue, now_ms)
             return
         self.queues[name] = queue
-        queue.reader.resume(now_ms)
+        queue.reader.finish_replay(now_ms)
         queue.reader.outbox.send_on(queue.reader.dead.deaths)
         waiting = self.take_absent(name)
         if waiting is not None:
@@ -245,7 +245,7 @@ class Lifecycle(Registry):
             return  # a tombstone's: it waits until that has gone
         self.queues[child_queue.name] = child_queue
         child_queue.child.asked_ms = now_ms
-        child_queue.child.resume(now_ms)
+        child_queue.child.finish_replay(now_ms)
         child_queue.set_policy(self.policy_of(child_queue.name, child_queue.declared), now_ms)
         waiting = self.take_absent(child_queue.name)
         if waiting is not None:
@@ -256,7 +256,7 @@ class Lifecycle(Registry):
         if child.policy.max_age_ms is not None:
             child.look_up_all(child.restored)
         if child_queue.child.ready.beyond or child_queue.child.delays.count:
-            child_queue.files.idle_sweep.know_nothing()
+            child_queue.files.lazy_sweep.know_nothing()
 
     def _enroll_all(self, queue: Queue, now_ms: int) -> None:
         """Register the children of a queue that was just registered, and make the wanted ones.
@@ -349,7 +349,7 @@ class Lifecycle(Registry):
         child_queue.files.lagging.pop(child, None)
         child.stop()
         self.empty(child)
-        self._spare.stand_in_for_child(child)
+        self._stand_in.replace_child(child)
 
     # -- tombstones -------------------------------------------------------------------------
 

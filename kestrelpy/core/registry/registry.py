@@ -18,7 +18,7 @@ from kestrelpy.core.index import DeadLetters, Leases, MarkerIndex, MemoryBudget,
 from kestrelpy.core.log import Log, MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import AnyQueue, ChildQueue, Queue
-from kestrelpy.core.registry.spare import Spare
+from kestrelpy.core.registry.stand_in import StandIn
 from kestrelpy.core.registry.token_floor import TokenFloor
 from kestrelpy.core.subscription import Subscription
 from kestrelpy.core.timers import Timers
@@ -56,7 +56,7 @@ class Registry:
         self._absent: dict[bytes, Waiters] = {}
         self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of `_absent`, by parent
         self.generation_deleted = 0  # no deleted queue had a higher one
-        self._spare = Spare(clock)
+        self._stand_in = StandIn(clock)
         self.tombstones: list[Queue] = []  # deleted queues that stay for their children
 
     @property
@@ -139,7 +139,7 @@ class Registry:
 
     def end(self, queue: Queue) -> None:
         """Let go of a queue that is gone, with its files: nothing uses it any more."""
-        self._spare.stand_in(queue)
+        self._stand_in.replace_queue(queue)
 
     def take_absent(self, name: bytes) -> Waiters | None:
         """Remove and return the waiters for a queue or child of this name that did not exist."""

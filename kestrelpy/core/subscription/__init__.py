@@ -11,9 +11,9 @@ from kestrelpy.core.subscription.subscription import (
     HUNG_UP,
     Subscription,
 )
-from kestrelpy.core.subscription.where import DELAYED, DONE, LENT, READY, Where
+from kestrelpy.core.subscription.where import DELAYED, DONE, LEASED, READY, Where
 
 __all__ = [
-    "ABORTED", "AT_ONCE_MS", "DEFERRED", "DELAYED", "DONE", "HUNG_UP", "LENT", "READY", "Needs",
+    "ABORTED", "AT_ONCE_MS", "DEFERRED", "DELAYED", "DONE", "HUNG_UP", "LEASED", "READY", "Needs",
     "OutOfOrder", "Placed", "Subscription", "Where", "item_of", "onward",
 ]  # fmt: skip

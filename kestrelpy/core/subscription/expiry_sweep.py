@@ -75,8 +75,8 @@ class ExpirySweep:
         disk_refs, key = state.ready.disk_refs, state.sought_keys.pop(id_, None)
         if id_ not in state.live or id_ in state.leases or id_ in state.dead.deaths:
             return
-        if (lives_ms := state.expiries.get(id_, 0)) > unix_ms:
-            state.ends.add(id_, lives_ms, size)  # a lease has put it off
+        if (expires_ms := state.expiries.get(id_, 0)) > unix_ms:
+            state.ends.add(id_, expires_ms, size)  # a lease has put it off
             return
         item = state.delays.items.get(id_)
         if id_ in state.delays:

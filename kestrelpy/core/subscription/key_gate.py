@@ -289,7 +289,7 @@ class KeyGate:
         keys = self.keys
         self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
 
-    def resume(self) -> None:
+    def hold_restored(self) -> None:
         """After replay, give items leased by token or nacked with a delay their keys."""
         for entry in self._state.leases.entries.values():
             if entry.key:

@@ -448,7 +448,7 @@ class ReadyLine:
                 state.sought_keys[id_] = item.key
             state.ends.add(id_, item.expires_ms, item.size)
 
-    def hide_stub(self, id_: int) -> None:
+    def hide_disk_ref(self, id_: int) -> None:
         """Report a ready item with an unreadable body; do not offer it until the next start."""
         state = self._state
         if state.ready.disk_refs.unsure.discard(id_):

@@ -404,8 +404,8 @@ class SubscriptionState:
         gone = there.without(stay)
         live.discard_range(1, marker, there.both(stay))
         self.attempts.retain_only(live, marker)
-        apart = self.out_of_order
-        apart.discard_range(1, marker, apart.between(1, marker).without(gone))
+        out_of_order = self.out_of_order
+        out_of_order.discard_range(1, marker, out_of_order.between(1, marker).without(gone))
         for id_ in gone.both(self.markers.hidden):
             self.markers.forget(id_)
         for id_ in gone.both(self.ends.ids) if self.ends.ids.count else ():

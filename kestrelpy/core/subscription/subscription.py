@@ -38,7 +38,7 @@ from kestrelpy.core.timers import Alarm
 # A ready list releases memory whenever its length is a multiple of 1024 (a mask).
 _LOOK_ITEMS: Final = 1023
 # Observers told in one turn: each then looks for the new items, which takes 20 to 50 us.
-WOKEN_OBSERVERS_MAX: Final = 128
+RESUMED_OBSERVERS_MAX: Final = 128
 # Waiters served in one step: thousands may be when a queue is resumed, or `max_leased` is raised.
 SERVED_MAX: Final = 250
 _SOON_MS: Final = 1
@@ -446,8 +446,8 @@ class Subscription(SubscriptionState):
         after = waiters.first_after
         if after >= latest:
             return
-        most = WOKEN_OBSERVERS_MAX - len(to_resume)
-        if waiters.observers_at_most > WOKEN_OBSERVERS_MAX and after >= self.log.item_stored:
+        most = RESUMED_OBSERVERS_MAX - len(to_resume)
+        if waiters.observers_at_most > RESUMED_OBSERVERS_MAX and after >= self.log.item_stored:
             most = 0
         for observer in waiters.take_observers(latest, max(most, 0)):
             observer.owner = self
@@ -594,7 +594,8 @@ class Subscription(SubscriptionState):
         self.key_gate.keys.matches_any = keys.matches_any
         self.policy = replace(self.policy, keys=keys)
 
-    def resume(self, now_ms: int) -> None:
-        """Resume what replay found: leases by token, and the keys of leased and nacked items."""
-        self.key_gate.resume()
-        self.by_token.resume(now_ms)
+    def finish_replay(self, now_ms: int) -> None:
+        """Grant again the leases by token that replay found; lock the keys of leased and nacked
+        items."""
+        self.key_gate.hold_restored()
+        self.by_token.grant_restored(now_ms)

@@ -2,7 +2,7 @@
 
     grant ──▶ LEASED, in `Leases.entries` ──▶ renew: RENEWED ──▶ any end removes the entry
                         │
-    a restart ──▶ the entries that replay found ──▶ resume: the same leases, until their deadlines
+    a restart ──▶ the entries that replay found ──▶ grant_restored: the same leases and deadlines
 
 After a restart the subscription knows an item leased by token by its entry alone: its id, its size,
 its key, but no body. It reads the item again if the item comes back. A leased dead letter is dead
@@ -81,10 +81,11 @@ class TokenLeases:
             return None
         return lease
 
-    def resume(self, now_ms: int) -> None:
-        """Resume the leases that replay found, each until its deadline by the running clock, and at
-        most for the time that it was granted for. (Logs of version 7 and earlier have no deadline
-        but that of the wall clock.)
+    def grant_restored(self, now_ms: int) -> None:
+        """Grant again the leases that replay found.
+
+        Each ends at its deadline by the running clock, and runs at most for the time that it was
+        granted for. (Logs of version 7 and earlier have only a deadline by the wall clock.)
         """
         state, clock = self._state, self._state.clock
         unix_ms, running_ms = now_ms + clock.offset_ms, now_ms + clock.running_ms

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 READY: Final = b"ready"
-LENT: Final = b"lent"
+LEASED: Final = b"lent"
 DEAD: Final = b"dead"
 DELAYED: Final = b"delayed"
 DONE: Final = b"done"
@@ -33,5 +33,5 @@ class Where(Enum):
 # In the words of `stats`.
 WORDS: Final = {
     Where.IN_MEMORY: READY, Where.LOGGED: READY, Where.LOST: READY, Where.DELAYED: DELAYED,
-    Where.LEASED: LENT, Where.DEAD: DEAD, Where.GONE: DONE,
+    Where.LEASED: LEASED, Where.DEAD: DEAD, Where.GONE: DONE,
 }  # fmt: skip

@@ -5,7 +5,7 @@
     ORPHANED, IN_DOUBT   by the source's files ──gone──▶ settled
     STRANDED             by the target's files ──gone──▶ returned
 
-A start finds unfinished transfers by the open origins of each target (`settle_all`). If the source
+A start finds unfinished transfers by the open origins of each target (`finish_all`). If the source
 still has the item, it records MOVED before any item is served.
 
 One rule: MOVED waits for the copy to be on disk, SETTLED for MOVED to be on disk, whatever `sync`
@@ -242,8 +242,8 @@ class InFlight:
 
     # -- a start ----------------------------------------------------------------------------
 
-    def settle_all(self, queue: Queue, now_ms: int) -> int:
-        """Settle every open origin of this queue, before any item is served.
+    def finish_all(self, queue: Queue, now_ms: int) -> int:
+        """Finish the transfers into this queue by its open origins, before any item is served.
 
         Return how many are not over yet. No item of any queue has been read back at this point.
         """

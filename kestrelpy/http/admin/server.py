@@ -93,7 +93,7 @@ def members_of_journals(call: Call, totals: SegmentTotals) -> dict[str, Any]:
         "segments": {**shown(totals), "by_share": [shown(each) for each in totals.by_share]},
         "damages": damage.count,
         "damage": [
-            {**shown(each), "what": without_paths(each.what)} for each in reversed(damage.kept)
+            {**shown(each), "what": without_paths(each.what)} for each in reversed(damage.newest)
         ],
     }  # fmt: skip
 

@@ -19,7 +19,7 @@ from kestrelpy.access import with_user
 from kestrelpy.core import (
     ABORTED,
     DEFERRED,
-    LENT,
+    LEASED,
     AnyQueue,
     Holder,
     Item,
@@ -461,7 +461,7 @@ def _say_lease(
     stored = max(stored, own_stored)
     written = max(written, own_written)
     if target.full:
-        data = full_value(target.raw, item, to.end, number, LENT, lease.attempts)
+        data = full_value(target.raw, item, to.end, number, LEASED, lease.attempts)
     else:
         data = value(target.raw, item, to.end, number)
     to.value_bytes += len(data)

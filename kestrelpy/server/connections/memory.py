@@ -24,7 +24,7 @@ SMALL_BYTES: Final = 64 << 10
 # Smaller amounts are not counted: nearly all connections hold nothing most of the time.
 UNCOUNTED_BYTES: Final = 4 << 10
 # At most this many go on at once; the next ones a moment later.
-WOKEN_MAX: Final = 100
+RESUMED_MAX: Final = 100
 # A connection may be without progress for this long while memory is short.
 STALL_MS: Final = 5000
 
@@ -130,7 +130,7 @@ class ConnectionMemory:
     def wake(self) -> None:
         """Wake the connections that there is room for, the smallest need first, a few at a time."""
         room = self.limit - self.used
-        for holder in nsmallest(WOKEN_MAX, self._waiting, key=self._waiting.__getitem__):
+        for holder in nsmallest(RESUMED_MAX, self._waiting, key=self._waiting.__getitem__):
             needed = self._waiting[holder]
             if needed > room and self._favoured is not None:
                 return

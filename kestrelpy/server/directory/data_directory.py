@@ -161,21 +161,21 @@ class DataDirectory:
         self._tombstones = broker.tombstones
         damaged = (self._damaged_id, self.tokens.read(unix_ms), self.beat.begin(broker, now_ms))
         found.notes += [each for each in damaged if each]
-        lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
+        generations = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
         for name in self.patient.names(self.path):
             if name.endswith(REMOVED_SUFFIX):
                 self.patient.remove_folder(os.path.join(self.path, name))
                 continue
             queue_name, generation = parse_folder_name(name)
             if generation:
-                lives.setdefault(queue_name, []).append((generation, name))
-        for each in lives.values():
+                generations.setdefault(queue_name, []).append((generation, name))
+        for each in generations.values():
             each.sort()
             # After a crash a later generation may have no record: then it replaces no earlier one.
             while len(each) > 1 and not self._was_written(broker, each[-1][1], now_ms):
                 self.remove(os.path.join(self.path, each.pop()[1]))
-        newest = {queue_name: each[-1] for queue_name, each in lives.items()}
-        earlier = [name for each in lives.values() for _, name in each[:-1]]
+        newest = {queue_name: each[-1] for queue_name, each in generations.items()}
+        earlier = [name for each in generations.values() for _, name in each[:-1]]
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
             queue = self._save_tokens(broker, name, now_ms)
             queue.catch_up()
@@ -195,7 +195,7 @@ class DataDirectory:
             queue = broker.fresh(queue_name, generation, now_ms)
             self._recover_one(broker, dirty, queue, name, now_ms, unix_ms, found)
         for queue in (*broker.logged, *broker.deleted):  # their files still exist
-            broker.moves.in_flight.settle_all(queue, now_ms)
+            broker.moves.in_flight.finish_all(queue, now_ms)
         found.queues = sum(queue.child is None for queue in broker.queues.values())
         found.notes += _clock_note(broker)
         for queue in broker.logged:

@@ -21,7 +21,7 @@ from typing import Final
 
 from journal.files import Files
 from journal.format import FILE_HEADER_BYTES, Checkpoint, Kind, parse_folder_name
-from journal.store import chain
+from journal.store import ordered_segments
 from kestrelpy.server.directory.word_file import FILE_BYTES, WordFile, content
 
 NAME: Final = "server-id"
@@ -90,7 +90,7 @@ def _said_by_journals(files: Files, folder: str) -> Counter[bytes]:
         if not parse_folder_name(name)[1]:
             continue
         with suppress(OSError):
-            for frames, _ in chain(files, os.path.join(folder, name))[-1:]:
+            for frames, _ in ordered_segments(files, os.path.join(folder, name))[-1:]:
                 opening = frames.record(FILE_HEADER_BYTES)
                 if opening is not None and opening.kind == Kind.CHECKPOINT:
                     said[Checkpoint.from_record(opening).server] += 1

@@ -20,7 +20,7 @@ from journal.files import MEDIUM_ERRORS, Files, read_around
 
 FILE_BYTES: Final = 8192
 _COPY_BYTES: Final = 512  # the smallest sector of a disk: it is written completely or not at all
-_PLACES: Final = (0, 4096)
+_OFFSETS: Final = (0, 4096)
 # Files of earlier versions had one copy without a checksum, in 32 or 33 bytes.
 _OLD_BYTES_MAX: Final = 64
 
@@ -38,7 +38,7 @@ class Copies:
         return [word for word in self.words if word is not None]
 
 
-NOTHING: Final = Copies((None,) * len(_PLACES))
+NOTHING: Final = Copies((None,) * len(_OFFSETS))
 
 
 class WordFile:
@@ -67,7 +67,7 @@ class WordFile:
             return NOTHING
         if size <= _OLD_BYTES_MAX:
             return Copies((), data)
-        return Copies(tuple(_decoded(data[at : at + _COPY_BYTES]) for at in _PLACES))
+        return Copies(tuple(_decoded(data[at : at + _COPY_BYTES]) for at in _OFFSETS))
 
     def make(self, word: bytes) -> None:
         """Make the file, or replace a damaged one. Blocks."""
@@ -80,7 +80,7 @@ class WordFile:
         """
         handle = self._files.open(self.path)
         try:
-            for place, held in zip(_PLACES, copies.words, strict=True):
+            for place, held in zip(_OFFSETS, copies.words, strict=True):
                 if held != word:
                     handle.write(place, _encoded(word))
                     handle.sync()
@@ -98,7 +98,7 @@ class WordFile:
 def content(word: bytes) -> bytes:
     """Return the bytes of a file that holds this word."""
     copy = _encoded(word)
-    return copy + b" " * (_PLACES[1] - _COPY_BYTES) + copy + b" " * (_PLACES[1] - _COPY_BYTES)
+    return copy + b" " * (_OFFSETS[1] - _COPY_BYTES) + copy + b" " * (_OFFSETS[1] - _COPY_BYTES)
 
 
 def _encoded(word: bytes) -> bytes:

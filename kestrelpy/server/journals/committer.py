@@ -30,7 +30,7 @@ log = logging.getLogger("kestrelpy.committer")
 PREALLOCATE_RETRY_SECONDS: Final = 1.0
 _ARCHIVE_NAMES_MAX: Final = 100
 RECYCLED_LOOK_SECONDS: Final = 0.05
-_PREALLOCATION: Final = "spare"  # the cause of a stall
+_PREALLOCATION: Final = "preallocation"  # the cause of a stall
 
 
 class Committer:

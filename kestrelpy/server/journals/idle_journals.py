@@ -3,7 +3,7 @@
     at rest, has a segment prepared, or found at the start
         │
         ▼
-    watched ──QUIET_MS──▶ idle? ──yes──▶ a round: a step each second
+    watched ──IDLE_MS──▶ idle? ──yes──▶ a round: a step each second
         ▲                   │ no: it was written to      │
         └───────────────────┴────────────────────────────┘
 

@@ -260,10 +260,10 @@ class JournalJobs:
         self, target: JournalLog, chosen: list[Segment], job: CompactionJob, snapshot: SnapshotJob
     ) -> None:
         goes_on = True
-        survivors: Segment | None = None
+        compacted: Segment | None = None
         try:
-            survivors = await self._retry(target, self._on_rewriter(job.run), self._files)
-            goes_on = survivors is not None  # else not before the next snapshot
+            compacted = await self._retry(target, self._on_rewriter(job.run), self._files)
+            goes_on = compacted is not None  # else not before the next snapshot
         except DamagedInput as damaged:
             log.error("%s", damaged)
             for segment in chosen:
@@ -272,7 +272,7 @@ class JournalJobs:
             goes_on = False
             if target.failure is None:
                 log.warning("%s: not rewritten: %s", job.path, error.strerror)
-        outdated = target.store.maintenance.finish_compaction(chosen, job, survivors)
+        outdated = target.store.maintenance.finish_compaction(chosen, job, compacted)
         if outdated:
             self._outdated(target, outdated)
         self._compacted(target)

@@ -159,7 +159,7 @@ class ReadBack:
             reader.ready.disk_refs.put_back()
             return False
         for id_ in wanted:  # no segment holds them
-            reader.ready_line.hide_stub(id_)
+            reader.ready_line.hide_disk_ref(id_)
         reader.ready.disk_refs.put_back()  # the look is over: without that nothing is read again
         self._look_again(reader, target)
         return True
@@ -187,7 +187,7 @@ class ReadBack:
             if number and again.number(id_) == number:  # otherwise written, or compacted, meanwhile
                 reason = found.reasons.get(id_, "not found")
                 log.error("%s: item %d cannot be read: %s", target.journal.folder, id_, reason)
-                reader.ready_line.hide_stub(id_)
+                reader.ready_line.hide_disk_ref(id_)
         reader.ready.disk_refs.put_back()
         self._log_damage(reader, target)
         self._read_done(reader)

@@ -4,10 +4,10 @@
     a journal's folder        0000000001.segment, ...snapshot           one location
     an archive                <queue>.<generation>.0000000001.segment   one location a journal
 
-`journal.recovery.chain` reads a location as a folder with one journal in it, whatever the names of
-its files. Locations with files of one journal are a group, which has the best copy of each segment.
-Copies have the same first bytes; a file with the same number and other first bytes is of another
-history.
+`SegmentOrder` of `journal.recovery` reads a location as a folder with one journal in it, whatever
+the names of its files. Locations with files of one journal are a group, which has the best copy of
+each segment. Copies have the same first bytes; a file with the same number and other first bytes is
+of another history.
 
     /a/jobs.1     1  2  3        /archive   1  2          one journal, each segment once
     /b/jobs.1     1  2  3'                                3' is no copy of 3: not mixed in
@@ -40,7 +40,7 @@ from journal.format import (
     segment_number,
 )
 from journal.read import read_footer
-from journal.recovery import Chain, SegmentFile
+from journal.recovery import SegmentFile, SegmentOrder
 from journal.snapshot import snapshot_lsn
 from journal.tools import RESTARTS_MAX
 
@@ -95,12 +95,12 @@ class JournalLocation:
         """Return the path of a file of this location."""
         return self.paths.get(os.path.basename(path), path)
 
-    def chain(self) -> Chain:
+    def segment_order(self) -> SegmentOrder:
         """Return the files that make up the journal. Raises FileNotFoundError if one has gone."""
-        chain = Chain(cast(Files, self), self.folder)
-        chain.find()
-        chain.damages = [replace(d, path=self.real(d.path)) for d in chain.damages]
-        return chain
+        order = SegmentOrder(cast(Files, self), self.folder)
+        order.find()
+        order.damages = [replace(d, path=self.real(d.path)) for d in order.damages]
+        return order
 
 
 @dataclass(slots=True)
@@ -133,14 +133,14 @@ class Contents:
     """The files at one location: `segments` by number, also those that a compacted one replaces."""
 
     location: JournalLocation
-    chain: Chain
+    segment_order: SegmentOrder
     segments: list[FoundSegment]
     damages: list[Damage]
 
     @property
     def lsn_known(self) -> int:
         """Records up to here may have been reclaimed."""
-        known = self.chain.snapshot.lsn if self.chain.snapshot is not None else 0
+        known = self.segment_order.snapshot.lsn if self.segment_order.snapshot is not None else 0
         if self.location.is_archive:  # archived items have ended, and that is on disk
             known = max([known, *(f.file.lsn_first - 1 for f in self.segments)])
             known = max([known, *(f.footer.lsn - 1 for f in self.segments if f.footer)])
@@ -289,12 +289,12 @@ def _read_location(files: Files, location: JournalLocation) -> Contents:
     """Return a location's segments and their damages; a daemon may remove some meanwhile."""
     for _ in range(RESTARTS_MAX):
         try:
-            chain = location.chain()
-            segments = [_found(location, file) for file in (*chain.segments, *chain.replaced)]
+            order = location.segment_order()
+            segments = [_found(location, file) for file in (*order.segments, *order.replaced)]
         except FileNotFoundError:
             location = _again(files, location)
             continue
-        return Contents(location, chain, segments, chain.damages)
+        return Contents(location, order, segments, order.damages)
     raise JournalError(
         f"{location.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
     )
@@ -351,7 +351,7 @@ def by_journal(contents: list[Contents], problems: list[Problem]) -> list[list[C
     for each in contents:
         if not each.segments:
             continue
-        group = groups.setdefault(each.chain.identity, [])
+        group = groups.setdefault(each.segment_order.identity, [])
         other = next((o for one in group for o in one.segments for m in each.segments
                       if _differ(o, m)), None)  # fmt: skip
         if other is None:
@@ -397,6 +397,6 @@ def _is_better(one: FoundSegment, other: FoundSegment, group: list[Contents]) ->
         return one.goodness > other.goodness
     scans = []
     for each in (one, other):  # both were still written to when they were copied
-        chain = next(e.chain for e in group if e.location is each.location)
-        scans.append(chain.scan(each.file).lsn_next)
+        order = next(e.segment_order for e in group if e.location is each.location)
+        scans.append(order.scan(each.file).lsn_next)
     return scans[0] > scans[1]

@@ -115,7 +115,8 @@ class _Plan:
         newest_first = sorted(best, key=_number, reverse=True)
         server, queue, generation = server_and_queue(newest_first)
         folders = list(dict.fromkeys(each.location.folder for each in group))
-        self.journal = PlannedJournal(group[0].chain.identity, server, queue, generation, folders)
+        identity = group[0].segment_order.identity
+        self.journal = PlannedJournal(identity, server, queue, generation, folders)
         self._logs = [f for f in best if not f.file.is_compacted]
         self._compacted = [f for f in best if f.file.is_compacted]
         self._known = max(each.lsn_known for each in group)
@@ -150,8 +151,8 @@ class _Plan:
         """Return the readers that the journal's records and snapshots name."""
         found: list[ReaderName] = []
         for each in self._group:
-            if each.chain.snapshot is not None:
-                found += reader_names_of(each.chain.snapshot)
+            if each.segment_order.snapshot is not None:
+                found += reader_names_of(each.segment_order.snapshot)
         for log in self._logs:
             counts = Tally.from_footer(log.footer).counts if log.footer is not None else None
             if counts is None or any(counts[Kind.READER : Kind.READER + 1]):
@@ -164,8 +165,8 @@ class _Plan:
         number = found.file.number
         scanned = self._scans.get(number)
         if scanned is None:
-            chain = next(e.chain for e in self._group if e.location is found.location)
-            scanned = self._scans[number] = chain.scan(found.file)
+            order = next(e.segment_order for e in self._group if e.location is found.location)
+            scanned = self._scans[number] = order.scan(found.file)
             scanned.path = found.path
         return scanned
 

@@ -22,7 +22,7 @@ import pytest
 
 from journal.engine import Claim, Create, EngineAway, Member, Op, Write
 from journal.engine.postgres import PostgresEngine
-from journal.engine.postgres.postgres_engine import _SETTLE
+from journal.engine.postgres.postgres_engine import _SEQ_NOW
 from kestrelpy.examples.fleet.postgres_server import folder_of_servers
 from tests.support.daemon import DaemonProcess
 from tests.support.fleet_load import FleetLoad, until
@@ -54,7 +54,7 @@ class CountingEngine(PostgresEngine):
 
     def _one(self, statement: str, at: Claim) -> int:
         seq = super()._one(statement, at)
-        if statement == _SETTLE:
+        if statement == _SEQ_NOW:
             self.outcomes["done" if seq == at.seq + 1 else "not done"] += 1
         return seq
 

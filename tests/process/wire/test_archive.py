@@ -9,8 +9,8 @@ import pytest
 
 from journal.files import Disk
 from journal.format.kinds import Kind
-from journal.recovery.chain import Chain
 from journal.recovery.recovery import Recovery
+from journal.recovery.segment_order import SegmentOrder
 from tests.support.daemon import DaemonProcess
 from tests.support.kills import leave_nothing
 from tests.support.raw import Raw, wait_until
@@ -32,10 +32,10 @@ def _numbers(folder: Path) -> set[int]:
 
 def _replaced(folder: Path) -> set[int]:
     """The numbers of segments that are there still, though survivors stand for them."""
-    chain = Chain(Disk(), str(folder))
+    order = SegmentOrder(Disk(), str(folder))
     with suppress(FileNotFoundError):  # a daemon is at work
-        chain.find()
-    return {segment.number for segment in chain.replaced}
+        order.find()
+    return {segment.number for segment in order.replaced}
 
 
 @pytest.mark.slow

@@ -566,7 +566,7 @@ def _member(
     world: FleetWorld, engine: Engine, files: EngineFiles, member: Member, takeover_s: float
 ) -> FleetMember:
     clock = world.running.clock
-    return FleetMember(engine, files, member, takeover_s, clock, wall=clock)
+    return FleetMember(engine, files, member, takeover_s, clock, unix_time=clock)
 
 
 def run_fleet(seed: int) -> FleetOutcome:

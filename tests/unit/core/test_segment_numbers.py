@@ -31,7 +31,7 @@ class Seen:
             header = SegmentHeader.decode(stage.disk.read(path, 0, FILE_HEADER_BYTES), path)
             assert header is not None
             if not any(stage.disk.read(path, FILE_HEADER_BYTES, HEADER_BYTES)):
-                continue  # a spare: a start may remove it, and nothing was ever in it
+                continue  # a preallocated one: a start may remove it, and nothing was ever in it
             assert self.headers.setdefault(number, header) == header, f"{number} was another file"
             survivors += header.role == COMPACTED
         return survivors

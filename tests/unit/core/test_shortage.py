@@ -56,7 +56,7 @@ def test_on_a_full_disk_what_room_there_is_belongs_to_the_confirms() -> None:
     stage.say("a", b"set jobs 0 0 1", b"x")
     stage.say("a", b"get jobs/open")
     log = begin(stage)
-    log.stall("spare", "disk full: no room for the next segment")
+    log.stall("preallocation", "disk full: no room for the next segment")
     assert log.is_full, "be it short, too"
     assert stage.say("a", b"get jobs/abort") == b"END\r\n"
     assert log.lsn_appended == log.lsn_durable
@@ -109,7 +109,7 @@ def test_a_child_that_finds_a_full_disk_is_made_when_there_is_room() -> None:
     queues = {b"q%d" % n for n in range(LATER_MAX + 2)}
     for name in queues:
         stage.say("a", b"set %b 0 0 1" % name, b"x")
-        on_disk(stage, name).stall("spare", "disk full")
+        on_disk(stage, name).stall("preallocation", "disk full")
     for name in queues:
         stage.set_queue(f"{name.decode()}+audit", max_items=100)
     stage.pass_time(10 * LATER_MS)
@@ -117,7 +117,7 @@ def test_a_child_that_finds_a_full_disk_is_made_when_there_is_room() -> None:
     gone = queues.pop()
     stage.say("a", b"delete " + gone)
     for name in queues:
-        on_disk(stage, name).stall("spare", "")
+        on_disk(stage, name).stall("preallocation", "")
     stage.pass_time(LATER_MS)
     few = len(stage.broker.queues) - len(queues)
     assert few <= LATER_MAX, "one tick makes only so many"

@@ -11,7 +11,7 @@ from unittest import mock
 
 from journal.engine import Commits, EngineFiles, Member
 from journal.files import Disk
-from kestrelpy.fleet import Moved, MoveIn, MoveOut, claim_idle
+from kestrelpy.fleet import Moved, MoveIn, MoveOut, claim_unowned
 from kestrelpy.fleet.move_in import inventory
 from tests.support.journals import fresh
 from tests.support.memory_disk import MemoryDisk
@@ -97,7 +97,7 @@ def commits_of(
             engine._slices[1].seq = owner.seq + 1
 
     seconds = TAKEOVER_S if is_living else takeover_s
-    claim = claim_idle(engine, Member("mover"), seconds, may_resume=may_resume, pause=pause)
+    claim = claim_unowned(engine, Member("mover"), seconds, may_resume=may_resume, pause=pause)
     return Commits(engine, claim, pause=lambda _: None)
 
 

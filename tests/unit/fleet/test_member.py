@@ -48,7 +48,7 @@ def member_of(
 ) -> FleetMember:
     files = EngineFiles(engine, f"memory/{name}", str(tmp_path / name), 1 << 20, Disk())
     return FleetMember(
-        engine, files, Member(name), takeover_s, clock, is_threaded=False, wall=clock
+        engine, files, Member(name), takeover_s, clock, is_threaded=False, unix_time=clock
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from journal.engine import Member
 from journal.errors import JournalError
-from kestrelpy.fleet import SliceNotEmpty, SliceOwned, claim_idle, move_in
+from kestrelpy.fleet import SliceNotEmpty, SliceOwned, claim_unowned, move_in
 from kestrelpy.fleet.member import OwnerSeen, may_claim
 from kestrelpy.fleet.move_in import inventory
 from tests.support.memory_engine import MemoryEngine, claimed
@@ -145,6 +145,6 @@ def test_a_mover_waits_for_the_longer_takeover_of_its_own_and_the_owners(
     def pause(pause_s: float) -> None:
         seconds[0] += pause_s
 
-    claim_idle(engine, Member("mover"), own_s, clock=lambda: seconds[0], pause=pause)
+    claim_unowned(engine, Member("mover"), own_s, clock=lambda: seconds[0], pause=pause)
 
     assert seconds[0] == pytest.approx(5.0, abs=0.2)

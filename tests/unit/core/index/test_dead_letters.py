@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.format.subscription_state import DeadEntry
-from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLetters
+from kestrelpy.core.index.dead_letters import MEMORY_BYTES_MAX, PASSED_ENTRIES_MAX, DeadLetters
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.admin import Admin
@@ -191,7 +191,7 @@ def test_burying_and_forgetting_leave_nothing_behind() -> None:
 
 def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
     line = DeadLetters()
-    large = bytes(KEPT_BYTES_MAX * 2 // 3)
+    large = bytes(MEMORY_BYTES_MAX * 2 // 3)
     for id_ in (1, 2, 3):
         line.add(id_, 1, b"abort", 99, len(large))
     line.store(Item(1, 1, large, 0, 0, 0), always=False)
@@ -223,7 +223,7 @@ def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
 
 @pytest.mark.parametrize("always", [False, True])
 def test_bodies_of_what_was_given_back_stay_within_their_bounds_or_all(always: bool) -> None:
-    line, size = DeadLetters(), KEPT_BYTES_MAX // 4
+    line, size = DeadLetters(), MEMORY_BYTES_MAX // 4
     items = [Item(id_, id_, b"x" * size, 0, 0, 0) for id_ in range(1, 9)]
     for item in items:
         line.add(item.id, 1, b"abort", 99, size)

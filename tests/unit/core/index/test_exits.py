@@ -13,7 +13,7 @@ from journal.sets import HASH_BYTES, KEY, IdSet
 from journal.store import Fresh
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout.unseen import Unseen
-from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, DeadLetters
+from kestrelpy.core.index.dead_letters import MEMORY_BYTES_MAX, DeadLetters
 from kestrelpy.core.index.dedupe import SeenIds
 from kestrelpy.core.index.delayed import Delays
 from kestrelpy.core.index.disk_refs import DiskRefs, pack
@@ -131,7 +131,7 @@ def test_a_dead_letter_that_has_been_read_is_wanted_no_more() -> None:
 
 def test_the_bodies_that_make_room_for_another_dead_letter_are_in_memory_no_more() -> None:
     dead = two_dead()
-    dead.take_in(item(1, KEPT_BYTES_MAX))
+    dead.take_in(item(1, MEMORY_BYTES_MAX))
     dead.take_in(item(2, 3))
     assert dead.at(1) is None
     assert dead._held_bytes == 3

@@ -12,7 +12,7 @@ import pytest
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Waiters, Want
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.subscription.subscription import WOKEN_OBSERVERS_MAX
+from kestrelpy.core.subscription.subscription import RESUMED_OBSERVERS_MAX
 from tests.support.core_harness import NAME, CoreHarness, make_queue, no_queue
 
 
@@ -308,7 +308,7 @@ def test_no_client_gets_an_empty_answer_while_expired_items_hide_a_live_one() ->
 
 # -- a crowd of observers ---------------------------------------------------------------------
 
-CROWD = 5 * WOKEN_OBSERVERS_MAX
+CROWD = 5 * RESUMED_OBSERVERS_MAX
 
 
 def observers(q: CoreHarness, count: int, wait_ms: int = 60_000) -> list[Waiter]:
@@ -336,9 +336,9 @@ def store(q: CoreHarness) -> None:
 def test_a_few_observers_are_notified_at_once() -> None:
     q = make_queue()
     q.put(b"1")
-    observers(q, WOKEN_OBSERVERS_MAX)
+    observers(q, RESUMED_OBSERVERS_MAX)
     q.put(b"2")
-    assert notified(q) == [*range(WOKEN_OBSERVERS_MAX)]
+    assert notified(q) == [*range(RESUMED_OBSERVERS_MAX)]
 
 
 def test_a_crowd_of_observers_is_notified_in_slices_when_the_item_is_stored() -> None:
@@ -356,7 +356,7 @@ def test_a_crowd_of_observers_is_notified_in_slices_when_the_item_is_stored() ->
         q.now_ms += 1
         q.broker.tick(q.now_ms)
         slices.append(notified(q))
-    assert max(map(len, slices)) <= WOKEN_OBSERVERS_MAX
+    assert max(map(len, slices)) <= RESUMED_OBSERVERS_MAX
     assert [who for each in slices for who in each] == [*range(CROWD)]
 
 
@@ -369,7 +369,7 @@ def test_many_puts_in_one_turn_tell_no_more_observers_than_one() -> None:
     log.item_stored = 100
     for n in range(20):
         q.put(b"%d" % n)
-    assert len(notified(q)) == WOKEN_OBSERVERS_MAX
+    assert len(notified(q)) == RESUMED_OBSERVERS_MAX
 
 
 def test_an_observer_whose_time_is_over_before_its_slice_is_notified_all_the_same() -> None:

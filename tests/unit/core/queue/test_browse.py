@@ -10,7 +10,7 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.subscription.where import DEAD, LENT, READY
+from kestrelpy.core.subscription.where import DEAD, LEASED, READY
 from tests.support.core_harness import CoreHarness
 
 PLENTY = 1 << 40
@@ -53,7 +53,7 @@ def test_ready_leased_given_back_and_dead_items_are_seen_in_sequence(q: InMemory
     assert q.browse.state(1) == (DEAD, 2)
     assert q.browse.state(2) == (READY, 1)
     q.open("carl")
-    assert q.browse.state(2) == (LENT, 1)
+    assert q.browse.state(2) == (LEASED, 1)
     assert q.seen() == [b"1", b"2", b"3", b"4", b"5"]
     assert q.seen(after=3) == [b"4", b"5"]
     assert q.seen(after=1, most=2) == [b"2", b"3"]

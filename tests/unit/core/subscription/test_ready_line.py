@@ -169,7 +169,7 @@ def test_a_read_that_fails_once_costs_nothing() -> None:
 
 
 def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.MEMORY_BYTES_MAX", 0)
     q = life(max_attempts=1)
     for n in range(3):
         q.put(b"%d" % n)
@@ -186,7 +186,7 @@ def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.M
 def test_dead_items_of_any_size_are_read_back_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 100)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.MEMORY_BYTES_MAX", 100)
     q = life(max_attempts=1)
     for size in (60, 90, 30, 200, 10):
         q.put(b"x" * size)

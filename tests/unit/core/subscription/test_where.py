@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from journal.format.key import text_of
-from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX
+from kestrelpy.core.index.dead_letters import MEMORY_BYTES_MAX
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.subscription.where import Where
 from tests.support.core_harness import CoreHarness, make_queue
@@ -134,7 +134,7 @@ def test_an_item_that_the_log_has_lost_is_neither_in_memory_nor_logged() -> None
 def test_an_item_that_expired_and_was_redriven_leaves_the_list_once() -> None:
     q = make_queue(expire_to=b"old")
     q.put(b"stays")
-    q.put(b"x" * KEPT_BYTES_MAX, b"late", expires_ms=q.unix_ms + 10)
+    q.put(b"x" * MEMORY_BYTES_MAX, b"late", expires_ms=q.unix_ms + 10)
     q.now_ms += 10
     q.reader.sweep(q.now_ms, 10)
     assert q.redrive(3)
@@ -158,7 +158,7 @@ def test_an_item_that_cannot_be_read_lets_its_key_go() -> None:
     assert q.reader.held_keys == {1: text_of(b"A")}
     assert q.reader.ready_line.begin_fetch() == [1]
 
-    q.reader.ready_line.hide_stub(1)
+    q.reader.ready_line.hide_disk_ref(1)
 
     assert (q.reader.held_keys, list(q.reader.unreadable)) == ({}, [1])
     assert q.take("bob") == b"next"

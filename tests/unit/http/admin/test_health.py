@@ -50,7 +50,7 @@ async def test_a_server_that_stores_nothing_is_not_ready(tmp_path: Path) -> None
 async def test_a_member_that_does_not_serve_says_why_in_a_sentence(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         assert server.server.daemon is not None
-        server.server.daemon._close_door("standby of host-a since 2026-11-27T15:45:00Z")
+        server.server.daemon._note_closed("standby of host-a since 2026-11-27T15:45:00Z")
         said = await server.client.get("/ready")
         assert (said.status_code, said.json()["ready"]) == (503, False)
         assert said.json()["why"] == "standby of host-a since 2026-11-27T15:45:00Z"

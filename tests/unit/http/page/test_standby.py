@@ -41,7 +41,7 @@ def test_what_others_wrote_is_text() -> None:
 
 async def test_a_browser_gets_a_page_and_a_program_an_error(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        server.daemon._close_door("standby of b: it owns the data, ask there", "127.0.0.9:1")
+        server.daemon._note_closed("standby of b: it owns the data, ask there", "127.0.0.9:1")
         page = await server.client.get("/")
         assert page.status_code == 503
         assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -62,5 +62,5 @@ async def test_a_browser_gets_a_page_and_a_program_an_error(tmp_path: Path) -> N
             assert answer.status_code == 503
             assert answer.headers["content-type"] == "application/json"
 
-        server.daemon._close_door("")
+        server.daemon._note_closed("")
         assert (await server.client.get("/")).status_code == 200

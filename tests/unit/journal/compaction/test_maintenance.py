@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from journal.compaction import maintenance as maintenance_module
-from journal.compaction.maintenance import SNAPSHOTS_KEPT
+from journal.compaction.maintenance import SNAPSHOTS_RETAINED
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
 from journal.sets.hash_table import ID
@@ -216,7 +216,7 @@ def test_on_a_full_disk_it_is_written_over_the_older_one_or_the_only_one(count: 
     for _ in range(2):
         confirm(life, 1)
         snapshot_of(life)
-    assert len(lsns_on_disk(life)) == SNAPSHOTS_KEPT
+    assert len(lsns_on_disk(life)) == SNAPSHOTS_RETAINED
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -268,7 +268,7 @@ def test_one_that_is_lost_while_another_is_written_over_it_counts_no_more(
         confirm(life, 1)
         snapshot_of(life)
     assert lsns_on_disk(life) == life.log.store.maintenance.snapshots
-    assert len(lsns_on_disk(life)) == SNAPSHOTS_KEPT
+    assert len(lsns_on_disk(life)) == SNAPSHOTS_RETAINED
 
 
 def test_one_that_found_no_room_is_tried_again_when_a_segment_finds_some() -> None:
@@ -393,7 +393,7 @@ def test_the_newest_two_stay() -> None:
     for _ in range(5):
         writer.put_all(b"x")
         take_one(writer, disk)
-    assert len(snapshots(disk)) == SNAPSHOTS_KEPT
+    assert len(snapshots(disk)) == SNAPSHOTS_RETAINED
     assert snapshots(disk) == writer.store.maintenance.snapshots == [4, 5]
 
 

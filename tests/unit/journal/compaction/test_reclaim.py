@@ -179,7 +179,7 @@ def test_a_round_has_a_last_step() -> None:
 def test_a_journal_writes_little_up_to_the_reserve() -> None:
     writer = fresh(MemoryDisk(), Sizes(1 << 20, 1 << 20, 1 << 20))
     idle = writer.store.reclaim
-    assert idle.mark(5) == 5 + reclaim.QUIET_MS
+    assert idle.mark(5) == 5 + reclaim.IDLE_MS
     assert idle.writes_little
     writer.put_all(b"x")
     idle.mark(0)

@@ -101,9 +101,9 @@ def test_zeros_that_the_disk_refuses_are_fetched(
 def test_what_was_fetched_for_many_files_is_here(tmp_path: Path) -> None:
     cache, store = cache_of(tmp_path), Store()
     file = cache.add(1, SIZE, SIZE)
-    cache.keep(1, 0, CONTENT[:50])
-    cache.keep(1, SIZE - 7, CONTENT[-7:])
-    cache.keep(2, 0, b"of a file that is gone")
+    cache.add_fetched(1, 0, CONTENT[:50])
+    cache.add_fetched(1, SIZE - 7, CONTENT[-7:])
+    cache.add_fetched(2, 0, b"of a file that is gone")
 
     assert cache.read(file, 0, 50, store.fetch) == CONTENT[:50]
     assert cache.read(file, SIZE - 7, 7, store.fetch) == CONTENT[-7:]
@@ -116,8 +116,8 @@ def test_what_cannot_be_cached_of_many_files_is_fetched_later(
     cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
     file = cache.add(1, SIZE, SIZE)
     disk.refused = {"pwrite"}
-    cache.keep(1, 0, CONTENT[:50])
-    cache.keep(1, SIZE - 7, CONTENT[-7:])
+    cache.add_fetched(1, 0, CONTENT[:50])
+    cache.add_fetched(1, SIZE - 7, CONTENT[-7:])
 
     assert cache.read(file, 0, 50, store.fetch) == CONTENT[:50]
 

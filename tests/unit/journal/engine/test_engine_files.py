@@ -68,7 +68,7 @@ def test_a_takeover_reads_little_of_a_long_journal(tmp_path: Path) -> None:
 
     assert kept == [91]
     assert recovery.damages == []
-    assert len([each for each in recovery.segments if each.settled]) > 10
+    assert len([each for each in recovery.segments if each.is_covered]) > 10
     assert len(engine.reads) <= 3, "the snapshot, and what follows it in the newest segment"
     assert sum(size for *_, size in engine.reads) < 2 * FETCH_BYTES
 

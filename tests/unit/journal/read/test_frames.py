@@ -11,7 +11,7 @@ from journal.files import Disk
 from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.format.segment import COMPACTED, SegmentHeader, segment_name
-from journal.read.frames import PIECE_BYTES, Frames, Hole, chain
+from journal.read.frames import PIECE_BYTES, Frames, Hole, ordered_segments
 from tests.golden.layout import SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, fresh, path_of
 from tests.support.memory_disk import MemoryDisk
@@ -95,7 +95,7 @@ def test_the_manifest_has_neither_foreign_nor_superseded_segments(number: int) -
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(*(b"item %d" % n * 20 for n in range(20)))
-    before = [frames.path for frames, _ in chain(disk, FOLDER)]
+    before = [frames.path for frames, _ in ordered_segments(disk, FOLDER)]
     data = bytearray(disk.read(path_of(2)))
     header = SegmentHeader.decode(bytes(data), "")
     assert header is not None
@@ -114,4 +114,4 @@ def test_the_manifest_has_neither_foreign_nor_superseded_segments(number: int) -
         data = other.data
         expected = before
     disk.create(path_of(9), bytes(data), len(data))
-    assert [frames.path for frames, _ in chain(disk, FOLDER)] == expected
+    assert [frames.path for frames, _ in ordered_segments(disk, FOLDER)] == expected

@@ -14,8 +14,8 @@ from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.format.segment import segment_name
 from journal.format.subscription_state import GONE, STOPS, DeadEntry, ReaderState
-from journal.recovery.chain import SegmentFile
 from journal.recovery.lost_segments import SEGMENT_MISSING, LostSegments
+from journal.recovery.segment_order import SegmentFile
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot

@@ -18,7 +18,7 @@ from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.kinds import Kind
 from journal.format.record import Record
-from journal.read.frames import chain
+from journal.read.frames import ordered_segments
 from journal.recovery.live_set import LiveSet
 from journal.recovery.recovery import MISSING_BEFORE, Recovery
 from journal.sets.hash_table import ID
@@ -263,7 +263,7 @@ def readable(disk: MemoryDisk, items: set[int]) -> set[int]:
     """Those of the items whose bodies a daemon can read back."""
     return {
         found.item
-        for frames, _ in chain(disk, FOLDER)
+        for frames, _ in ordered_segments(disk, FOLDER)
         for found in frames.walk()
         if isinstance(found, Record) and found.kind == Kind.PUT and found.item in items
     }

@@ -21,7 +21,6 @@ from journal.format.record import Record
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.scan import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, ZEROS
 from journal.recovery.bodies import NO_RECORDS, NO_SEGMENT
-from journal.recovery.chain import HEADER_LOST, NOTHING_READABLE
 from journal.recovery.lost_segments import SEGMENT_MISSING
 from journal.recovery.recovery import (
     BEHIND_THE_END,
@@ -30,6 +29,7 @@ from journal.recovery.recovery import (
     SHORTER,
     Recovery,
 )
+from journal.recovery.segment_order import HEADER_LOST, NOTHING_READABLE
 from journal.sets.hash_table import ID
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import write_chunk

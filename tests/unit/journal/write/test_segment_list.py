@@ -42,7 +42,7 @@ def ids(*found: int) -> IdSet:
 
 def test_an_item_is_found_in_the_segment_in_which_it_was_put() -> None:
     segment_list = segment_list_of((1, 3), (4, 4), (0, 0), (5, 9))
-    found = {item: segment_list.holding(item) for item in range(1, 11)}
+    found = {item: segment_list.segment_of(item) for item in range(1, 11)}
     assert [s.number if s else 0 for s in found.values()] == [1, 1, 1, 2, 4, 4, 4, 4, 4, 0]
     assert segment_list.numbered(3) is segment_list.segments[2]
     assert segment_list.numbered(99) is None
@@ -150,7 +150,7 @@ def test_a_compacted_segment_has_the_place_of_those_it_replaces() -> None:
     compacted = Segment(9, "9", 2048, None, lsn_first=1, lsn_last=20, item_first=1, item_last=6)
     assert segment_list.replace(chosen, compacted) == ["1", "2"]
     assert [s.number for s in segment_list.segments] == [9, 3, 4]
-    assert segment_list.holding(2) is compacted
+    assert segment_list.segment_of(2) is compacted
 
 
 def test_an_item_ends_in_the_compacted_segment_whichever_was_at_hand() -> None:
@@ -170,7 +170,7 @@ def test_an_item_of_a_segment_that_went_is_in_none() -> None:
     for item in (1, 2):
         segment_list.end(item, HEADER_BYTES + 10, 21)
     assert segment_list.take_dead(21, []) == ["1"]
-    assert segment_list.holding(2) is None
+    assert segment_list.segment_of(2) is None
 
 
 def with_compacted() -> SegmentList:

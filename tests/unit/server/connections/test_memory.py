@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.server.connections.memory import (
+    RESUMED_MAX,
     SMALL_BYTES,
     STALL_MS,
-    WOKEN_MAX,
     ConnectionMemory,
 )
 from tests.support.running import Peer, Running, running
@@ -186,12 +186,12 @@ def test_one_that_resumes_beyond_the_limit_and_needs_nothing_gives_its_turn_away
 def test_of_thousands_that_wait_some_go_on_at_once_and_the_others_later() -> None:
     memory, (first,) = make_memory(LIMIT)
     assert memory.may_go_on(first, MIB)
-    waiting = [Holder() for _ in range(3 * WOKEN_MAX)]
+    waiting = [Holder() for _ in range(3 * RESUMED_MAX)]
     for holder in waiting:
         assert not memory.may_go_on(holder, SMALL_BYTES + 1)
 
     memory.change_limit(1 << 40)
-    assert sum(holder.resumed for holder in waiting) == WOKEN_MAX
+    assert sum(holder.resumed for holder in waiting) == RESUMED_MAX
     memory.wake()
     memory.wake()
     assert all(holder.resumed == 1 for holder in waiting)

@@ -237,7 +237,7 @@ def test_nothing_is_freed_before_the_time() -> None:
     burst(server)
     before = on_disk(server)
     server.background.idle.watch(server.log)
-    server.background.clock.seconds += reclaim.QUIET_MS / 1000 - 5
+    server.background.clock.seconds += reclaim.IDLE_MS / 1000 - 5
     server.pass_second()
     assert on_disk(server) == before
     for _ in range(12):
@@ -295,7 +295,7 @@ def test_the_round_of_a_queue_that_syncs_never_begins_with_a_sync() -> None:
     log, idle = server.log, server.background.idle
     assert log.lsn_durable < log.lsn_appended
     idle.watch(log)
-    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.background.clock.seconds += reclaim.IDLE_MS / 1000
     for call, args in list(server.background.clock.soon):
         call(*args)
     assert log.awaited_lsn == log.lsn_appended
@@ -310,7 +310,7 @@ def test_a_round_that_ends_early_is_left_and_comes_again(
     burst(server)
     idle = server.background.idle
     idle.watch(server.log)
-    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.background.clock.seconds += reclaim.IDLE_MS / 1000
     server.pass_second()
     assert idle.has_round(server.log)
     if why == "written to":
@@ -321,7 +321,7 @@ def test_a_round_that_ends_early_is_left_and_comes_again(
     server.pass_second()
     assert not idle.has_round(server.log)
     assert idle.is_watching(server.log)
-    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.background.clock.seconds += reclaim.IDLE_MS / 1000
     server.pass_second()
     assert idle.has_round(server.log)
 
@@ -331,7 +331,7 @@ def test_a_journal_that_is_gone_has_no_round() -> None:
     burst(server)
     idle = server.background.idle
     idle.watch(server.log)
-    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.background.clock.seconds += reclaim.IDLE_MS / 1000
     server.log.is_reported = True
     server.pass_second()
     assert not idle.is_watching(server.log)
@@ -357,7 +357,7 @@ def test_of_many_journals_some_are_looked_at_in_a_step(monkeypatch: pytest.Monke
         assert isinstance(log, JournalLog)
         log.journal.preallocation.recycled = [("nowhere", 2 << 10)]
         server.background.idle.watch(log)
-    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.background.clock.seconds += reclaim.IDLE_MS / 1000
     server.pass_second()
     due = list(server.background.idle._watched.values())
     assert len(due) == 8
@@ -392,7 +392,7 @@ def test_of_many_journals_a_few_have_their_round_at_a_time(monkeypatch: pytest.M
         assert isinstance(queue.log, JournalLog)
         logs.append(queue.log)
         server.background.idle.watch(queue.log)
-    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.background.clock.seconds += reclaim.IDLE_MS / 1000
     server.pass_second()
     assert len(server.background.idle._rounds) == 2
     for _ in range(60):

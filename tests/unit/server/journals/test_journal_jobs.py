@@ -145,7 +145,7 @@ def test_segments_go_after_snapshots_and_live_items_are_in_compacted_ones(
 def test_a_dead_item_compacted_during_its_read_is_found_again(
     life: DiskHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.MEMORY_BYTES_MAX", 0)
     life.jobs.set_policy(Policy(max_memory_bytes=0, max_attempts=1), 0)
     fill(life, 1)
     lease = life.open()

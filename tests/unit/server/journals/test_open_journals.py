@@ -185,7 +185,7 @@ async def test_a_queue_can_be_deleted_in_a_shortage(
         assert server.daemon is not None
         log = server.daemon.broker.queues[b"jobs"].log
         assert isinstance(log, JournalLog)
-        log.stall("spare", "disk full" if is_full else "")
+        log.stall("preallocation", "disk full" if is_full else "")
         assert await other.ask(b"delete jobs\r\n") == b"DELETED\r\n"
         assert (await peer.line()).startswith(b"SERVER_ERROR")
         disk.is_short = False

@@ -29,7 +29,7 @@ ITEMS = 40
 def life(monkeypatch: pytest.MonkeyPatch) -> DiskHarness:
     """Forty items over many segments, none in memory."""
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
-    monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
+    monkeypatch.setattr("kestrelpy.core.index.dead_letters.MEMORY_BYTES_MAX", 0)
     life = DiskHarness(Policy(max_memory_bytes=0, max_attempts=2), Sizes(2048, 2048, 1 << 20))
     for n in range(ITEMS):
         life.put(body(n))

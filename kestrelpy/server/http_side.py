@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PART: Final = 4
 
 
-class HttpDoor:
+class HttpSide:
     """The HTTP side of one daemon. `allowance` returns how many connections all wires may have
     now, `memory` how many bytes these may hold."""
 
@@ -31,7 +31,7 @@ class HttpDoor:
         self._allowance = allowance
         self._memory = memory
         self.new_number = new_number
-        self._door: HttpListener | None = None
+        self._listener: HttpListener | None = None
         self.connections = 0
         self.port: int | None = None  # None: it does not listen
 
@@ -42,13 +42,13 @@ class HttpDoor:
         """Listen; return a line for each address. Raise CannotListen."""
         from kestrelpy.http import open_listener
 
-        door = open_listener(host, self, frozenset(allowed_hosts))
+        listener = open_listener(host, self, frozenset(allowed_hosts))
         try:
-            names = await door.listen(address, port, tls)
+            names = await listener.listen(address, port, tls)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise CannotListen(f"cannot listen on {address}:{port} for HTTP: {why}") from error
-        self._door, self.port = door, names[0][1] if names else None
+        self._listener, self.port = listener, names[0][1] if names else None
         return [f"listening: http on {name}:{port}" for name, port in names]
 
     def may_enter(self) -> bool:
@@ -68,7 +68,7 @@ class HttpDoor:
 
     def connected(self) -> Iterable[HttpConnection]:
         """Return all connections."""
-        return self._door.connections() if self._door is not None else ()
+        return self._listener.connections() if self._listener is not None else ()
 
     def close_connection(self, number: int) -> bool:
         """Close this connection at once; return False if there is none."""
@@ -84,15 +84,15 @@ class HttpDoor:
 
     def close(self) -> None:
         """Take no new connections, and let the others answer what is under way."""
-        if self._door is not None:
-            self._door.close()
+        if self._listener is not None:
+            self._listener.close()
 
     @property
     def is_empty(self) -> bool:
         """True if no connection is left."""
-        return self._door is None or self._door.is_empty
+        return self._listener is None or self._listener.is_empty
 
     def abort(self) -> None:
         """Close all connections at once."""
-        if self._door is not None:
-            self._door.abort()
+        if self._listener is not None:
+            self._listener.abort()

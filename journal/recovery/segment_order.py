@@ -1,13 +1,13 @@
 """The files of a journal, their order, and which of them the snapshot makes needless to scan.
 
     1  2  3  5  [6 to 9]  10 | 11         by rank; a compacted segment is at the first rank it
-    settled ................ | scanned    replaces; gaps are segments with no live item
+    covered ................ | scanned    replaces; gaps are segments with no live item
                              ^ the snapshot's lsn
 
-Of a settled segment only its front and its last sector are read, so a start costs the same however
+Of a covered segment only its front and its last sector are read, so a start costs the same however
 long the history is.
 
-One rule: a file leaves the chain for its replacement only if the replacement is whole.
+One rule: a compacted segment takes the place of other files only if it is whole.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from journal.snapshot import SegmentState, Snapshot, SnapshotDamaged, snapshot_l
 
 HEADER_LOST: Final = "the file header is not readable"
 NOTHING_READABLE: Final = "no record in it is readable"
-SNAPSHOTS_KEPT: Final = 2
+SNAPSHOTS_RETAINED: Final = 2
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 # The last segment is read to its end in any case. If it is small, its front is not read apart from
 # that: thousands of quiet queues have one such segment each, and nothing else.
@@ -48,11 +48,12 @@ _IDENTITY_BYTES: Final = 2 << 20  # holds the first frame of a segment without a
 class SegmentFile:
     """One segment as found. `lsn_limit`: records from here on are superseded (0: none are).
 
-    `settled`: a snapshot includes all of it, and it is not scanned. `item_first` to `item_last` and
-    `puts` are the items put there, `lsn_last` its last record, `time_last` the latest time of one,
-    if known (0: not). `footer_lsn` is the next record by its footer (0: it has none). `unreadable`
-    is the error of the disk in place of its bytes. `synced` counts its records up to the last known
-    sync (None: none are after it). `is_read`: all of it was scanned, and every byte was as written.
+    `is_covered`: a snapshot includes all of it, so no start scans it. `item_first` to `item_last`
+    and `puts` are the items put there, `lsn_last` its last record, `time_last` the latest time of
+    one, if known (0: not). `footer_lsn` is the next record by its footer (0: it has none).
+    `unreadable` is the error of the disk in place of its bytes. `synced` counts its records up to
+    the last known sync (None: none are after it). `is_read`: all of it was scanned, and every byte
+    was as written.
     """
 
     number: int
@@ -68,10 +69,10 @@ class SegmentFile:
     puts: int = 0
     time_last: int = 0
     footer_lsn: int = 0
-    settled: bool = False
+    is_covered: bool = False
     unreadable: str = ""
     is_compacted: bool = False  # what is left of several segments: its lsns have holes
-    rank: int = 0  # its place in the chain
+    rank: int = 0  # its place in the log
     rank_last: int = 0  # the last place that it stands for
     synced: Tally | None = None
     is_read: bool = False
@@ -133,7 +134,7 @@ class SegmentFile:
 
 
 @dataclass(slots=True)
-class Chain:
+class SegmentOrder:
     """The files of one journal. `find` fills it; it reads and changes nothing."""
 
     files: Files
@@ -142,7 +143,7 @@ class Chain:
     owner: int = 0
     names: list[str] = field(default_factory=list)  # of all files there
     segments: list[SegmentFile] = field(default_factory=list)  # by rank
-    replaced: list[SegmentFile] = field(default_factory=list)  # survivors stand for them
+    replaced: list[SegmentFile] = field(default_factory=list)  # a compacted segment stands for them
     damages: list[Damage] = field(default_factory=list)
     snapshot: Snapshot | None = None
     snapshot_lsns: list[int] = field(default_factory=list)  # of those to keep, newest first
@@ -217,10 +218,10 @@ class Chain:
         listed = {s.number: s for s in self.snapshot.segments}
         for segment in self.segments:
             state = listed.get(segment.number)
-            if state is None or segment.settled:
+            if state is None or segment.is_covered:
                 continue
             if segment.unreadable:
-                segment.settled = True
+                segment.is_covered = True
                 self._name_unreadable(segment, state, self.snapshot)
             elif (
                 segment.lsn_first
@@ -229,9 +230,9 @@ class Chain:
             ):
                 at, data = self._read_zone(segment)
                 footer = read_footer(data, at, segment.journal, segment.number)
-                segment.settled = footer is not None and footer.lsn > segment.lsn_limit
-                segment.settled |= no_footer(data, at, segment.journal, segment.number)
-            if segment.settled:
+                segment.is_covered = footer is not None and footer.lsn > segment.lsn_limit
+                segment.is_covered |= no_footer(data, at, segment.journal, segment.number)
+            if segment.is_covered:
                 segment.lsn_last = max(segment.lsn_limit - 1, 0)
                 segment.item_first, segment.item_last = state.item_first, state.item_last
                 if state.item_first:
@@ -339,14 +340,14 @@ class Chain:
         and up to where older segments state that the log is synced, numbers and lsns rise together,
         except for these.
         """
-        settled = self.snapshot.lsn + 1 if self.snapshot is not None else 0
+        covered = self.snapshot.lsn + 1 if self.snapshot is not None else 0
         known = [s for s in found if s.header is not None and s.journal and s.lsn_first > 0]
         for segment in found:
             first = segment.lsn_first or segment.lsn_found
             if segment.header is None and first and any(
                 s.number < segment.number
                 and first < s.lsn_first
-                and (s.lsn_first <= settled or first <= s.lsn_stated)
+                and (s.lsn_first <= covered or first <= s.lsn_stated)
                 for s in known
             ):
                 segment.is_compacted = True
@@ -402,10 +403,10 @@ class Chain:
         lost: list[tuple[str, int, int, str]] = []
         for lsn, name in newest_first:
             path = os.path.join(self.folder, name)
-            if len(self.snapshot_lsns) == SNAPSHOTS_KEPT:
+            if len(self.snapshot_lsns) == SNAPSHOTS_RETAINED:
                 self.snapshots_outdated.append(path)
                 continue
-            if self.snapshot is not None and len(newest_first) <= SNAPSHOTS_KEPT:
+            if self.snapshot is not None and len(newest_first) <= SNAPSHOTS_RETAINED:
                 self.snapshot_lsns.append(lsn)  # kept in reserve: this start does not need it
                 continue
             size = self.files.size(path)
@@ -448,7 +449,7 @@ class Chain:
         footer: Record | None = read_footer(data, at, segment.journal, segment.number)
         segment.footer_lsn = footer.lsn if footer is not None else 0
         if footer is not None and footer.lsn <= min(limit or footer.lsn, snapshot.lsn + 1):
-            segment.settled = True
+            segment.is_covered = True
             segment.lsn_last = footer.lsn - 1
             segment.note(Tally.from_footer(footer))
 

@@ -30,7 +30,7 @@ LOOK_MS: Final = 1000
 _SECONDS_MAX: Final = (1 << 32) - 1
 
 
-class IdleSweep:
+class LazySweep:
     """The sweep of one queue. `due_ms`, on the wall clock, is when the next round is due.
 
     `age_ms` is the least `max_age` that a child had at the last round or since, 0: none had one.

@@ -19,7 +19,7 @@ class SliceOwned(Exception):
     """A daemon or another tool owns the slice; the text names it, with the remedy."""
 
 
-def claim_idle(
+def claim_unowned(
     engine: Engine, member: Member, takeover_s: float, *,
     may_resume: bool = False, clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,

@@ -1,4 +1,4 @@
-"""A start with a snapshot: the files read, the settled, the replaced and the missing ones."""
+"""A start with a snapshot: the files read, the covered, the replaced and the missing ones."""
 
 from __future__ import annotations
 
@@ -174,9 +174,9 @@ def test_a_settled_segment_is_read_at_its_front_and_its_footer_only() -> None:
     records, _, recovery = recovered(files)
 
     assert lsns(records) == BEHIND
-    settled = [s for s in recovery.segments if s.settled]
-    assert [s.number for s in settled] == [6, 3, 4]
-    for segment in settled:
+    covered = [s for s in recovery.segments if s.is_covered]
+    assert [s.number for s in covered] == [6, 3, 4]
+    for segment in covered:
         assert files.read_bytes[segment.path] <= 4096, segment
     snapshot = recovery.snapshot
     assert snapshot is not None
@@ -214,9 +214,9 @@ def test_what_a_start_reads_does_not_grow_with_history() -> None:
         recovery = Recovery(files, FOLDER)
         assert lsns(list(recovery.records())) == [count + 1]
         assert recovery.clean
-        bodies = [s for s in recovery.segments if not s.settled]
+        bodies = [s for s in recovery.segments if not s.is_covered]
         assert [s.number for s in bodies] == [count + 1]
-        per_segment = max(files.read_bytes[s.path] for s in recovery.segments if s.settled)
+        per_segment = max(files.read_bytes[s.path] for s in recovery.segments if s.is_covered)
         read.append((per_segment, files.read_bytes[path_of(count + 1)]))
     assert read[0] == read[1]
 
@@ -274,7 +274,7 @@ def test_a_segment_that_was_never_sealed_is_settled_by_the_snapshot_that_lists_i
         files = Counting(disk)
         _, _, recovery = recovered(files)
         found = recovery.segments[2]
-        assert (found.number, found.settled, found.lsn_last) == (4, True, 16)
+        assert (found.number, found.is_covered, found.lsn_last) == (4, True, 16)
         assert (found.item_first, found.item_last) == (9, 10)
         assert files.read_bytes[found.path] <= 4096
         assert as_ever(disk).damages == []

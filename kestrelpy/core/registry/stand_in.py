@@ -1,11 +1,11 @@
 """Stand-ins for the parts of queues that are gone.
 
     queue ──▶ its parts ──▶ queue      a cycle of references: only the collector would free it
-    queue ──▶ the spare's parts        the parts go at once, and the queue with its last user
+    queue ──▶ empty parts              its own parts go at once, and the queue with its last user
 
 The server collects seldom, so whatever it makes and drops for each request must go by itself.
 
-One rule: whoever still has a queue that is gone finds an empty one in it.
+One rule: code that still has a queue that is gone finds no item in it, and changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
 
 
-class Spare:
+class StandIn:
     """An empty queue with a log, timers and memory of its own: no call to it has an effect."""
 
     __slots__ = ("_queue",)
@@ -34,31 +34,31 @@ class Spare:
             b"", 0, Policy(), MemoryLog(), clock, [], timers, 0, MemoryBudget(Trash(timers)), []
         )
 
-    def stand_in(self, queue: Queue) -> None:
-        """Stand in for the parts of a queue that is gone, with its children and its files."""
-        spare = self._queue
+    def replace_queue(self, queue: Queue) -> None:
+        """Put empty parts into a queue that is gone, into its children and its files."""
+        empty = self._queue
         queue.alarm.end()
-        queue.idle_sweep, queue.fanout, queue.due = spare.idle_sweep, spare.fanout, spare.due
-        queue.retention, queue.reserve = spare.retention, spare.reserve
-        queue.recount, queue.age_round = spare.recount, spare.age_round
-        self.relieve(queue.reader)
+        queue.lazy_sweep, queue.fanout, queue.due = empty.lazy_sweep, empty.fanout, empty.due
+        queue.retention, queue.reserve = empty.retention, empty.reserve
+        queue.recount, queue.age_round = empty.recount, empty.age_round
+        self.replace_reader(queue.reader)
         for child in queue.children.values():
-            self.stand_in_for_child(child)
+            self.replace_child(child)
         queue.children = {}
         if (log := on_disk(queue.log)) is not None:
             log.end()
 
-    def stand_in_for_child(self, child: Child) -> None:
-        """Stand in for the parts of a child that is gone."""
+    def replace_child(self, child: Child) -> None:
+        """Put empty parts into a child that is gone."""
         child.queue = None
         child.alarm.end()
-        self.relieve(child)
+        self.replace_reader(child)
 
-    def relieve(self, reader: Subscription) -> None:
-        """Stand in for the parts of a subscription that is gone."""
-        spare = self._queue.reader
+    def replace_reader(self, reader: Subscription) -> None:
+        """Put empty parts into a subscription that is gone."""
+        empty = self._queue.reader
         reader.needs = None
-        reader.key_gate.ready_line = spare.ready_line
-        reader.ready_line, reader.key_gate = spare.ready_line, spare.key_gate
-        reader.outbox, reader.by_token = spare.outbox, spare.by_token
-        reader.expiry_sweep = spare.expiry_sweep
+        reader.key_gate.ready_line = empty.ready_line
+        reader.ready_line, reader.key_gate = empty.ready_line, empty.key_gate
+        reader.outbox, reader.by_token = empty.outbox, empty.by_token
+        reader.expiry_sweep = empty.expiry_sweep

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.server.http_door import HttpDoor
+from kestrelpy.server.http_side import HttpSide
 
 IMPORTED = """
 import asyncio, sys
@@ -39,7 +39,7 @@ def test_with_off_nothing_of_it_is_imported(tmp_path: Path, port: str, said: str
 
 
 def test_http_has_a_quarter_of_the_connections() -> None:
-    door = HttpDoor(lambda: 8, lambda: 1 << 20, lambda: 1)
-    assert [door.may_enter() for _ in range(3)] == [True, True, False]
-    door.leave()
-    assert door.may_enter()
+    side = HttpSide(lambda: 8, lambda: 1 << 20, lambda: 1)
+    assert [side.may_enter() for _ in range(3)] == [True, True, False]
+    side.leave()
+    assert side.may_enter()

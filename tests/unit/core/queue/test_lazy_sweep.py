@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.idle_sweep import LOOK_MS, LOOKS_MAX
+from kestrelpy.core.queue.lazy_sweep import LOOK_MS, LOOKS_MAX
 from kestrelpy.core.timers import NEVER_MS
 from tests.support.server_harness import ServerHarness
 from tests.support.tidying import tidy
@@ -185,11 +185,11 @@ def test_nobody_looks_at_what_was_put_off_before_it_expires(end: bytes, looks_at
     assert queue.unseen is not None
     assert queue.unseen.expiries.count == 0, "what was released is not remembered twice"
     if looks_at:
-        assert queue.idle_sweep.next_due() == began_ms + looks_at
+        assert queue.lazy_sweep.next_due() == began_ms + looks_at
         stage.pass_time(51_000)
         assert all(there(stage, child) == 0 for child in queue.children)
     else:
-        assert queue.idle_sweep.next_due() == NEVER_MS
+        assert queue.lazy_sweep.next_due() == NEVER_MS
 
 
 def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
@@ -201,7 +201,7 @@ def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
     stage.set_queue("jobs+old", max_age="none")
     stage.pass_time(2000)
     put(stage, 1, b"set jobs 0 0 1000")
-    assert stage.queue("jobs").idle_sweep.next_due() == NEVER_MS
+    assert stage.queue("jobs").lazy_sweep.next_due() == NEVER_MS
     stage.set_queue("jobs+old", max_age="1s")
     stage.pass_time(3000)
     assert there(stage, b"old") == 0
@@ -232,8 +232,8 @@ def test_rounds_begin_at_most_once_in_a_second() -> None:
     stage.pass_time(1000)
     assert there(stage, b"old") == 0
     queue = stage.queue("jobs")
-    queue.idle_sweep.need(stage.unix_ms)
-    assert queue.idle_sweep.next_due() == stage.now_ms + LOOK_MS
+    queue.lazy_sweep.need(stage.unix_ms)
+    assert queue.lazy_sweep.next_due() == stage.now_ms + LOOK_MS
 
 
 def test_a_release_counts_a_step_for_each_subscription_that_gets_it_at_once() -> None:
