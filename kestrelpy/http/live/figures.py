@@ -5,15 +5,17 @@ One rule: a look reads them, and takes the same time whatever the queue holds.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kestrelpy.core import AnyQueue
-from kestrelpy.http.metrics import FACTS, figures_of_queue, picker
+from kestrelpy.http.metrics import FACTS, SERIES, figures_of_queue, picker
 from kestrelpy.operations import State
 
 
 class QueueRow(NamedTuple):
-    """The figures of a queue: six that only grow, then what there is now.
+    """The figures of a queue: those that only grow, then what there is now. Each has the name that
+    it has in the page; the first ones are rates there, the others stand in the table of queues.
 
     `lease_age_ms` is the age of one of the oldest leases. `is_active`: an item was
     delivered since the look before.
@@ -31,18 +33,27 @@ class QueueRow(NamedTuple):
     dead: int = 0
     bytes: int = 0
     waiters: int = 0
-    keys_blocked: int = 0
-    age_ms: int = 0
+    blocked: int = 0
+    oldest_ms: int = 0
     state: State = "ok"
-    is_paused: bool = False
+    paused: bool = False
     lease_age_ms: int = 0
     is_active: bool = False
 
 
-COUNTED: Final = 6
-# By field: the fact that it shows. The last two fields are made here.
-_SHOWS: Final = FACTS | {"state": "state", "is_paused": "paused"}
-_pick: Final = picker(_SHOWS[name] for name in QueueRow._fields if name in _SHOWS)
+_MADE_HERE: Final = ("lease_age_ms", "is_active")
+_GROWING: Final = {name for name, series in SERIES.items() if series.is_counter}
+# The figures that only grow: the page shows by how much in a second.
+RATES: Final = tuple(name for name in QueueRow._fields if name in _GROWING)
+# Returns these of a row.
+counted: Final = itemgetter(*(QueueRow._fields.index(name) for name in RATES))
+# Those that the table of queues has.
+IN_TABLE: Final = tuple(name for name in QueueRow._fields if name not in (*RATES, *_MADE_HERE))
+# By field: the fact that it shows, where both have names of their own.
+_SHOWS: Final = FACTS | {"blocked": "keys_blocked", "oldest_ms": "age"}
+_pick: Final = picker(
+    _SHOWS.get(name, name) for name in QueueRow._fields if name not in _MADE_HERE
+)
 NO_ROW: Final = QueueRow()
 
 

@@ -13,7 +13,7 @@ from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple
 
 from kestrelpy.core import Broker
-from kestrelpy.http.live.figures import QueueRow, figures_of
+from kestrelpy.http.live.figures import IN_TABLE, QueueRow, figures_of
 from kestrelpy.http.live.sampler import Sampler
 from kestrelpy.http.live.troubles import LEVELS
 from kestrelpy.operations import PAUSE
@@ -32,8 +32,8 @@ def _trouble(samples: Sampler, name: bytes, row: QueueRow) -> tuple[int, int]:
     """Return how bad it is: by the worst trouble, then by the age of the oldest item."""
     troubles = samples.troubles.get(name)
     if not troubles:
-        return 1 if row.dead or row.keys_blocked else 0, row.age_ms
-    return 1 + len(LEVELS) - LEVELS.index(troubles[0].level), row.age_ms
+        return 1 if row.dead or row.blocked else 0, row.oldest_ms
+    return 1 + len(LEVELS) - LEVELS.index(troubles[0].level), row.oldest_ms
 
 
 def _rate(samples: Sampler, name: bytes, _: QueueRow) -> float:
@@ -43,9 +43,9 @@ def _rate(samples: Sampler, name: bytes, _: QueueRow) -> float:
 
 SORTS: Final[dict[str, _By]] = {
     "trouble": _trouble,
-    "oldest": lambda samples, name, row: row.age_ms,
+    "oldest": lambda samples, name, row: row.oldest_ms,
     "dead": lambda samples, name, row: row.dead,
-    "blocked": lambda samples, name, row: row.keys_blocked,
+    "blocked": lambda samples, name, row: row.blocked,
     "items": lambda samples, name, row: row.ready + row.delayed + row.leased,
     "rate": _rate,
     "name": lambda samples, name, row: 0,
@@ -132,13 +132,10 @@ def row_of_queue(
     row, kept = figures_of(queue, now_ms), samples.by_queue.get(name)
     troubles = samples.troubles.get(name)
     return {
-        "name": name.decode("ascii"), "state": row.state, "paused": row.is_paused,
-        "items": row.ready + row.delayed + row.leased, "ready": row.ready,
-        "delayed": row.delayed, "leased": row.leased, "max_leased": queue.policy.max_leased,
-        "dead": row.dead, "blocked": row.keys_blocked, "oldest_ms": row.age_ms,
+        "name": name.decode("ascii"), **{each: getattr(row, each) for each in IN_TABLE},
+        "items": row.ready + row.delayed + row.leased, "max_leased": queue.policy.max_leased,
         "rate": round(kept.rates["stored"], 1) if kept is not None else 0,
         "out_rate": round(kept.rates["delivered"], 1) if kept is not None else 0,
-        "waiters": row.waiters, "bytes": row.bytes,
         "level": troubles[0].level if troubles else "ok",
         "why": troubles[0].text if troubles else None,
         "spark": kept.ring.tail("ready", _SPARK_STEP) if kept is not None else [],

@@ -14,19 +14,27 @@ from math import nan
 from typing import Final
 
 from kestrelpy.core import AnyQueue, Broker
-from kestrelpy.http.live.figures import COUNTED, NO_ROW, QueueRow, figures_of, percentile
+from kestrelpy.http.live.figures import (
+    NO_ROW,
+    RATES,
+    QueueRow,
+    counted,
+    figures_of,
+    percentile,
+)
 from kestrelpy.http.live.heat import Heat
 from kestrelpy.http.live.rings import RANGES, Ring, Rings
 from kestrelpy.http.live.troubles import LEVELS, Trouble, death_trouble, troubles_of
+from kestrelpy.http.metrics import STATES
 
 PER_TICK: Final = 500
 KEPT_QUEUES: Final = 500
 SYNCS_KEPT: Final = 10  # ticks
 _SECOND_MS: Final = 1000
 
-RATES: Final = QueueRow._fields[:COUNTED]
-STATES: Final = ("ready", "delayed", "leased", "dead")
-QUEUE_SERIES: Final = ("stored", "delivered", "confirmed", *STATES, "oldest_ms")
+_RATES_KEPT: Final = ("stored", "delivered", "confirmed")
+_FIGURES_KEPT: Final = (*STATES, "oldest_ms")
+QUEUE_SERIES: Final = (*_RATES_KEPT, *_FIGURES_KEPT)
 SERVER_SERIES: Final = (
     *RATES, *STATES, "oldest_ms", "wait_p99_ms", "sync_p99_ms", "disk_free",
 )  # fmt: skip
@@ -52,8 +60,8 @@ class QueueSamples:
         if self.rates["dead_total"]:
             self.died_ms = now_ms
         self.ring.add(now_ms, [
-            self.rates["stored"], self.rates["delivered"], self.rates["confirmed"],
-            row.ready, row.delayed, row.leased, row.dead, row.age_ms,
+            *(self.rates[name] for name in _RATES_KEPT),
+            *(getattr(row, name) for name in _FIGURES_KEPT),
         ])  # fmt: skip
 
 
@@ -129,7 +137,7 @@ class Sampler:
             return
         before = self.rows.get(name, NO_ROW)
         row = self.rows[name] = figures_of(queue, now_ms, before)
-        self._oldest_ms = max(self._oldest_ms, row.age_ms)
+        self._oldest_ms = max(self._oldest_ms, row.oldest_ms)
         for state in STATES:
             self.states[state] += getattr(row, state) - getattr(before, state)
         if self.rounds:  # what was counted before the first look did not happen now
@@ -142,7 +150,8 @@ class Sampler:
         """Count the events since the look before."""
         if row.stored < before.stored:  # deleted and made again
             before = NO_ROW
-        events = [new - old for new, old in zip(row[:COUNTED], before[:COUNTED], strict=True)]
+        counts = zip(counted(row), counted(before), strict=True)
+        events = [new - old for new, old in counts]
         has_events = any(events)
         if has_events:
             self._events = [old + new for old, new in zip(self._events, events, strict=True)]

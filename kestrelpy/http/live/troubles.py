@@ -50,18 +50,18 @@ def troubles_of(queue: AnyQueue, row: QueueRow, now_ms: int) -> list[Trouble]:
         reason = without_paths(queue_facts(queue, now_ms).reason or "")
         level: Level = "bad" if row.state in _BAD else "warn"
         add(level, row.state, f"{_STATES[row.state]}: {reason}")
-    if row.is_paused and row.ready:
+    if row.paused and row.ready:
         add("warn", "paused", f"paused, and {_items(row.ready)} ready")
-    if row.keys_blocked and row.age_ms >= BLOCKED_MS:
-        keys = "1 key is" if row.keys_blocked == 1 else f"{row.keys_blocked} keys are"
-        text = f"{keys} blocked, and the oldest item has waited for {span(row.age_ms)}"
+    if row.blocked and row.oldest_ms >= BLOCKED_MS:
+        keys = "1 key is" if row.blocked == 1 else f"{row.blocked} keys are"
+        text = f"{keys} blocked, and the oldest item has waited for {span(row.oldest_ms)}"
         add("warn", "blocked", text, "keys")
     if row.lease_age_ms >= LEASED_MS:
         text = f"an item has been leased for {span(row.lease_age_ms)}"
         add("warn", "overdue", text, "leases", row.lease_age_ms)
     if _is_unasked(queue, row):
         text = f"nobody asks for its items: {_items(row.ready)} ready, the oldest"
-        add("warn", "unasked", f"{text} for {span(row.age_ms)}", "now", row.age_ms)
+        add("warn", "unasked", f"{text} for {span(row.oldest_ms)}", "now", row.oldest_ms)
     return sorted(found, key=lambda each: LEVELS.index(each.level))
 
 
@@ -85,10 +85,10 @@ _STATES: Final = {
 
 def _is_unasked(queue: AnyQueue, row: QueueRow) -> bool:
     """True if its items wait, and nobody has asked for one for a while."""
-    if row.age_ms < UNASKED_MS or not row.ready or row.is_paused or row.state != "ok":
+    if row.oldest_ms < UNASKED_MS or not row.ready or row.paused or row.state != "ok":
         return False
     is_read = queue.retained or queue.children  # its readers use markers, or its children
-    return not (is_read or row.waiters or row.leased or row.keys_blocked or row.is_active)
+    return not (is_read or row.waiters or row.leased or row.blocked or row.is_active)
 
 
 def _items(count: int) -> str:

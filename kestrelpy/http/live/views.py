@@ -23,6 +23,7 @@ from kestrelpy.http.admin import (
 )
 from kestrelpy.http.call import Call
 from kestrelpy.http.live.command_rates import CommandRates
+from kestrelpy.http.live.figures import RATES
 from kestrelpy.http.live.heat import Heat, percentiles
 from kestrelpy.http.live.journal_walk import JournalWalk
 from kestrelpy.http.live.rings import Ring
@@ -104,11 +105,7 @@ async def _overview(view: View, call: Call, sources: ViewSources) -> Rendered:
     troubled = [name for name in names if _is_worth_showing(samples, name)]
     ring = samples.rings.of(view.range)
     return Rendered({
-        "rates": {
-            "stored": _rate(samples, "stored"), "delivered": _rate(samples, "delivered"),
-            "confirmed": _rate(samples, "confirmed"), "expired": _rate(samples, "expired"),
-            "dead": _rate(samples, "dead_total"), "duplicate": _rate(samples, "duplicates"),
-        },
+        "rates": {name: _rate(samples, name) for name in RATES},
         "depth": dict(samples.states), "oldest_ms": samples.oldest_ms,
         "wait_p99_ms": samples.wait_p99_ms, **_syncs(samples), **sources.server(),
         "queues": len(broker.queues), "trouble": table(samples, broker, troubled, now_ms),

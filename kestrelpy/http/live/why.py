@@ -26,8 +26,8 @@ def why_still(queue: AnyQueue, mode: str, now_ms: int) -> list[str]:
     most = queue.policy.max_leased
     if most is not None and len(reader.leases) >= most:
         found.append(f"max_leased is {most}, and as many items are leased.")
-    if row.keys_blocked:
-        found.append(_blocked(queue, row.keys_blocked, now_ms))
+    if row.blocked:
+        found.append(_blocked(queue, row.blocked, now_ms))
     due_ms = reader.delays.next_due(queue.clock)
     if not row.ready and due_ms is not None:
         left = span(max(due_ms - now_ms, 0))

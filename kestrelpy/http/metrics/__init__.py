@@ -1,7 +1,7 @@
 """Metrics for Prometheus: read when they are asked for, rendered between other work."""
 
-from kestrelpy.http.metrics.figures import FACTS, figures_of_queue, picker
+from kestrelpy.http.metrics.figures import FACTS, SERIES, STATES, figures_of_queue, picker
 from kestrelpy.http.metrics.route import router
 from kestrelpy.http.metrics.scrapes import Scrapes
 
-__all__ = ["FACTS", "Scrapes", "figures_of_queue", "picker", "router"]
+__all__ = ["FACTS", "SERIES", "STATES", "Scrapes", "figures_of_queue", "picker", "router"]

@@ -29,7 +29,7 @@ export class Overview {
       ["Oldest item", (v) => span(v.oldest_ms)], ["Waiting, p99", (v) => span(v.wait_p99_ms)],
       ["Sync, p99", (v) => span(v.sync_p99_ms)],
       ...diskFigures,
-      ["Dead a second", (v) => rate(v.rates.dead), { href: "#/dead" }],
+      ["Dead a second", (v) => rate(v.rates.dead_total), { href: "#/dead" }],
       ["Queues", (v) => number(v.queues), { marks: true, href: "#/queues" }], ["Connections", (v) => number(v.connections), { href: "#/clients" }]);
     this.table = queueTable("The queues in most trouble", "No queue has an item.");
     this.actions = new Actions(true);

@@ -33,7 +33,7 @@ def test_each_figure_stands_in_its_own_field(server: ServerHarness) -> None:
     row = figures_of(server.broker.queues[b"jobs"], server.now_ms)
 
     assert (row.stored, row.delivered, row.confirmed, row.ready, row.leased) == (3, 2, 1, 1, 1)
-    assert (row.bytes, row.age_ms, row.state, row.is_paused) == (5, 400, "ok", True)
+    assert (row.bytes, row.oldest_ms, row.state, row.paused) == (5, 400, "ok", True)
     assert (row.lease_age_ms, row.is_active) == (400, True)
 
 

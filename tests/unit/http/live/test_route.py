@@ -53,7 +53,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "overview": {
         "": f"{_COMMON} actions append connections depth disk_free disk_full_in_ms history"
             " oldest_ms queues rates sync_p50_ms sync_p99_ms trouble wait_p99_ms",
-        "rates": "confirmed dead delivered duplicate expired stored",
+        "rates": "confirmed dead_total delivered duplicates expired stored",
         "depth": "dead delayed leased ready", "trouble[]": _IN_TABLE, **_ACTIONS, **_APPEND,
     },
     "queues": {"": f"{_COMMON} queues total", "queues[]": _IN_TABLE},

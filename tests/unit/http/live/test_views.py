@@ -54,7 +54,7 @@ async def test_the_overview_has_the_past_in_each_range(tmp_path: Path) -> None:
             assert shown["history"]["step_ms"] == step_ms
             assert shown["append"]["at_ms"] >= shown["history"]["since_ms"]
             assert shown["rates"].keys() == {
-                "stored", "delivered", "confirmed", "expired", "dead", "duplicate"
+                "stored", "delivered", "confirmed", "expired", "dead_total", "duplicates"
             }  # fmt: skip
 
 
