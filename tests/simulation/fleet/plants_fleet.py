@@ -53,7 +53,7 @@ def fence_without_the_epoch() -> Any:
 
 def read_before_commit_after_a_reconnect() -> Any:
     return mock.patch.object(
-        postgres_engine, "_SETTLE",
+        postgres_engine, "_SEQ_NOW",
         "SELECT seq FROM kestrelpy.slice WHERE id = %s AND epoch = %s",
     )  # fmt: skip
 

@@ -201,7 +201,7 @@ def test_a_journal_that_failed_still_shows_what_it_stored(stage: ServerHarness) 
 def test_an_observer_remembers_its_markers_in_a_few_queues_only(
     stage: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.operations.reading._PLACES_MAX", 3)
+    monkeypatch.setattr("kestrelpy.operations.reading._POSITIONS_MAX", 3)
     for n in range(9):
         stage.say("producer", b"set q%d 0 0 1" % n, b"x")
         assert b"VALUE" in stage.say("a", b"gets q%d/peek/after=0/n=2" % n)
