@@ -51,8 +51,8 @@ def assemble(
     """Return the parts of a server with these policies and files, on the loop that runs now.
 
     `start_task` runs a task of the process, `mode` returns up, readonly or quiescent, `note_damage`
-    gets the damage that reads find, and `may_answer` is asked before replies are sent; None: nobody
-    else can own the data.
+    gets the damage that reads find, and `may_answer` is asked before replies are sent; None: no
+    other process can own the data.
     """
     config, loop = policies.config, asyncio.get_running_loop()
     dirty = list[JournalLog]()
@@ -83,7 +83,7 @@ def assemble(
 
 
 def log_of(queue: Queue, parts: ServerParts) -> Log:
-    """Return the log of a new queue; raise ServerError if there can be none now."""
+    """Return the log of a new queue; raise ServerError if none can be made now."""
     broker = parts.broker
     if broker.refusal:
         raise ServerError(broker.refusal)

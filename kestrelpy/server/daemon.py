@@ -143,8 +143,8 @@ class Daemon:
 
     @property
     def config(self) -> Config:
-        """The configuration in force. What no reload applies is as it was at the start of the
-        process."""
+        """The configuration in force. A setting that no reload applies has its value of the start.
+        """
         return self.policies.config
 
     # -- the life of the process -------------------------------------------------------------
@@ -235,7 +235,7 @@ class Daemon:
             self._end_by(signal.Signals(number).name)
 
     def _note_closed(self, why: str, owner_address: str = "") -> None:
-        """Serve nobody, for this reason; "": serve. Replies that are on their way wait."""
+        """Serve no client, for this reason; "": serve. Replies that are on their way wait."""
         self.closed, self.owner_address = why, owner_address
         for connection in self._connections if why else ():
             if connection.conversation is not None:
@@ -254,7 +254,7 @@ class Daemon:
             found, sync_ms = await both(
                 lambda: recover(self.broker, self._parts.dirty, now_ms, unix_ms),
                 wrap(self.directory.measure_sync),
-                at_once=self.membership.is_fleet,  # several commits, none of which recovery needs
+                at_once=self.membership.is_fleet,  # several commits; recovery needs none
             )
             refuse_at_start(self.policies, self.broker)
             return found, sync_ms
@@ -505,10 +505,10 @@ class Daemon:
             self.turn.schedule()
 
     async def _take_configuration(self, read: Config, who: str) -> None:
-        """Put what was read in force for everything, but for what waits for the next start; raise
-        ConfigError, and nothing has changed.
+        """Put this configuration in force, except settings that only a start applies.
 
-        Raise ServerError if it is in force, but not for some queue.
+        Raise ConfigError if nothing has changed. Raise ServerError if the configuration is in
+        force, but not for every queue.
         """
         config = read.begun_as(self.config)
         try:

@@ -25,8 +25,8 @@ _OWN_PART: Final = 4
 _JOURNALS_PART: Final = 4
 # Beyond max_connections, for connections through the Unix socket: an administrator gets in.
 RESERVED: Final = 8
-# Requested even if fewer would do: a reload may raise max_connections and max_queues. More is no
-# use: each open descriptor takes memory of the kernel.
+# Requested even if fewer would do: a reload may raise max_connections and max_queues. More would be
+# of no use: each open descriptor takes memory of the kernel.
 _LIMIT_WANTED: Final = 65536
 
 

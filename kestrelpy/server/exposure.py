@@ -1,5 +1,5 @@
-"""What a start refuses before it listens, and `check-config` as well: open addresses, TLS files,
-and places on this machine that no server can use.
+"""The checks of a start before it listens, and of `check-config`: open addresses, TLS files, and
+places on this machine that no server can use.
 
 One rule: a server that others can reach has users, or its operator has said that it needs none.
 """
@@ -31,11 +31,11 @@ _NEW_SOCKET_BYTES: Final = 8  # a socket has another name in its folder until it
 
 
 class Unservable(Exception):
-    """No server can serve on this machine as its configuration says."""
+    """This machine cannot serve with this configuration."""
 
 
 class Exposed(Unservable):
-    """An address that others can reach, and nothing that keeps them out."""
+    """Others can reach an address, and no login keeps them out."""
 
 
 async def refuse_exposed(config: Config, handed: Sequence[tuple[str, socket.socket]]) -> None:
@@ -94,7 +94,7 @@ async def _is_loopback(host: str) -> bool:
 
 
 class TlsFiles(NamedTuple):
-    """What the files of a certificate held when they were read."""
+    """The contents of a certificate's files when they were read."""
 
     cert: bytes
     key: bytes | None
@@ -167,8 +167,11 @@ def _load(context: ssl.SSLContext, found: TlsFiles) -> None:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A path of these bytes for OpenSSL, which takes paths alone: the bytes were read with a limit
-    of time, and the files behind them may be others by now, or not answer any more."""
+    """Yield a path with these bytes, because OpenSSL takes only paths.
+
+    The bytes were read within a limit of time. The files that they came from may have been replaced
+    since, or may not answer any more.
+    """
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("kestrelpy-tls", os.MFD_CLOEXEC), "wb", buffering=0) as file:
             file.write(data)
@@ -186,7 +189,7 @@ def _why(error: Exception) -> str:
 
 
 def _check(server: ServerConfig, is_listening: bool) -> None:
-    """Raise Unservable for what this machine does not have. Blocks."""
+    """Raise Unservable if a file, address or folder of these settings cannot be used. Blocks."""
     Tls.check(server)
     hosts = {"host": server.host} if is_listening else {}
     if server.http_port is not None:

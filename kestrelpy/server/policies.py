@@ -1,4 +1,4 @@
-"""From settings, those of the file and those declared by clients, to the policies of the core.
+"""Settings of the file, and settings declared by clients, become policies of the core.
 
 One rule: nothing is decided here; every default is in the configuration.
 """
@@ -31,13 +31,13 @@ from kestrelpy.message_keys import MessageKey
 
 # There are many queues, and most have the same settings: these share one policy.
 _POLICIES_CACHED_MAX: Final = 1024
-# The settings of which `policy_of` makes something else; the core has all others as they are.
+# `policy_of` makes something else of these settings; the core has all others as they are.
 MADE_OF: Final = frozenset({
     "sync", "key_format", "key", "key_matches_any", "key_unordered", "key_is_free", *TARGETS,
     "retain", "archive_to",
 })  # fmt: skip
 _PLAIN: Final = [each.name for each in fields(QueueSettings) if each.name not in MADE_OF]
-_LOOKS: Final = 2  # at owners of other queues, with each new one: so those of deleted queues go
+_LOOKS: Final = 2  # owners examined with each new one, so that those of deleted queues go
 
 
 class Policies:
@@ -94,8 +94,7 @@ class Policies:
             self.owners.pop(name, None)
 
     def _take_owner(self, name: bytes, user: str | None) -> None:
-        """Note who declared the targets of a queue, and forget two of those whose queues are gone.
-        """
+        """Note the user who declared the targets of a queue; forget some of deleted queues."""
         self.owners.pop(name, None)
         for _ in range(min(_LOOKS, len(self.owners))):
             each, owner = self.owners.popitem(last=False)
@@ -200,7 +199,7 @@ def forbidden_targets(
     config: Config, name: bytes, block: QueueBlock, owners: Mapping[bytes, str]
 ) -> list[str]:
     """Return the settings of this declaration that send items to a queue that the user who declared
-    them may not write now. Of one that was declared before the start nobody knows whose it is: it
+    them may not write now. The declaring user of an earlier run is not known: such a declaration
     needs any user who may declare it.
 
     (A KNOWN FLAW: the journal does not name that user. So after a restart a target that one user

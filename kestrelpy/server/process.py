@@ -46,9 +46,10 @@ def collector_paused() -> Iterator[None]:
 
 
 def tune_interpreter() -> None:
-    """Freeze the objects made so far, which live as long as the process, and collect seldom: a
-    request makes no reference cycles, and a collection among a million waiting items is only a
-    cost."""
+    """Freeze the objects made so far, which live until the process ends, and collect seldom.
+
+    A request makes no reference cycles, so a collection among a million items finds nothing.
+    """
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -3,8 +3,8 @@
     deleted in the broker ──▶ stored records are acknowledged ──▶ no transfer would be undone, and
                               no earlier queue of the name would come back ──▶ files gone
 
-Of thousands of deleted queues a step looks at a few: one task removes their files off the loop, a
-batch at a time. One sync of the data directory makes a batch sure.
+Thousands of queues may be deleted, so each step looks at a few of them. One task removes their
+files off the loop, a batch at a time. One sync of the data directory makes a batch sure.
 
 One rule: the client that deleted a queue is answered when its files are gone for good.
 """
@@ -42,7 +42,7 @@ LOOKS_MAX: Final = 64
 
 
 class _Removal:
-    """A deleted queue whose files are to go. `ends`: its last records are true when they have."""
+    """A deleted queue whose files are to go. `ends`: its last records are true without them."""
 
     __slots__ = ("ends", "gate", "queue", "target")
 
@@ -173,7 +173,7 @@ class QueueDeletions:
             await _to_its_end(self.turn.shortage.retry(folder, remove))
         except OSError as error:
             removed.errors.update(dict.fromkeys(queues, error))
-        except BaseException:  # nobody knows what is on disk
+        except BaseException:  # the state of the disk is unknown
             unknown = OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
             removed.errors.update(dict.fromkeys(queues, unknown))
             raise
@@ -213,7 +213,7 @@ class QueueDeletions:
         self._broker.end(one.queue)
 
     def _answer(self, target: JournalLog) -> None:
-        """Answer what waits for this log, which advances no more."""
+        """Answer the replies held for this log, which advances no more."""
         target.is_ending = False
         target.advance()
         self._touch(target.waiting_stored | target.waiting_written)
@@ -229,10 +229,10 @@ class QueueDeletions:
         assert turn is not None
         assert turn.committer is not None
         assert turn.journal_jobs is not None
-        # Without room, records that need more than the reserve are never written, and what waits
-        # for them was refused; the others are written and synced first, and so answered. Records
-        # that another queue's log still has to write are awaited, or a handed-off item would come
-        # back.
+        # Without room, records that need more than the reserve are never written, and the requests
+        # that waited for them were refused. The other records are written and synced first, so
+        # their requests are answered. Records that another queue's log still has to write are
+        # awaited, or a handed-off item would come back.
         is_cut_off = target.no_room and not target.journal.can_write
         last = commit.lsn_written if is_cut_off else commit.lsn_appended
         has_all = target.lsn_stored >= last
@@ -249,8 +249,8 @@ class QueueDeletions:
 
 
 async def _to_its_end(work: Coroutine[object, object, None]) -> None:
-    """Return when this work is over, also if the server stops meanwhile: the answer to who waits
-    for it is known then."""
+    """Return when this work is over, also if the server stops meanwhile: its waiters then get
+    their answer."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

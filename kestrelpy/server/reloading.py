@@ -31,7 +31,7 @@ STEPS_MAX: Final = 100
 # At most this many queues are checked at the moment of the take; if there are more, the thread
 # checks them first.
 LATE_MAX: Final = 100
-# The files of a configuration are small; a start or a reload is not held up for longer.
+# The files of a configuration are small: a start or a reload waits for them no longer than this.
 READ_SECONDS: Final = 10.0
 _NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
 
@@ -42,7 +42,7 @@ _Declared = tuple[AnyQueue, bytes, str | None]  # with its declared settings, an
 class _Known(NamedTuple):
     """A queue as the check saw it, and its policy under the new configuration.
 
-    `owner` is the user who declared its targets, None: nobody since the start.
+    `owner` is the user who declared its targets; None: no user has since the start.
     """
 
     queue: AnyQueue
@@ -208,7 +208,7 @@ class Enforcement:
 
 
     def _note_targets(self, queue: AnyQueue, policy: Policy) -> None:
-        """Log the declared targets that nobody may write any more."""
+        """Log the declared targets that no user may write any more."""
         before, name = queue.policy, queue.name.decode("ascii", "replace")
         block = stored_block(queue.declared)[0]
         for key in forbidden_targets(
@@ -232,7 +232,7 @@ def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:
 
 
 async def in_time(read: Callable[[], _T]) -> _T:
-    """Return what `read` does, on a thread; raise ConfigError if the files do not come."""
+    """Return the result of `read`, run on a thread; raise ConfigError if the files do not come."""
     try:
         return await run_aside(read, READ_SECONDS)
     except TookTooLong:

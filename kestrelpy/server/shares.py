@@ -19,14 +19,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-# What one connection executes at once: some hundred small requests.
+# One connection executes for this long at once: some hundred small requests.
 SHARE_SECONDS: Final = 0.0005
-# What a turn executes at once, for all connections together.
+# A turn executes for this long at once, for all connections together.
 DIRECT_SECONDS: Final = 0.003
-# What a turn gives to the heavy queue. A small request waits for that long, and a turn itself takes
-# a tenth of a millisecond: less would cost the heavy connections more than it saves the others.
+# A turn gives this much to the heavy queue. A small request waits for that long, and a turn itself
+# takes a tenth of a millisecond: less would cost the heavy connections more than it saves the
+# others.
 LINE_SECONDS: Final = 0.00025
-# What it gives while a small request waits for a sync.
+# A turn gives only this much while a small request waits for a sync.
 LINE_SECONDS_HURRIED: Final = 0.0001
 # For this long after it used up its share, or was in the heavy queue, a connection counts as heavy.
 HEAVY_MS: Final = 100
@@ -62,8 +63,8 @@ class Shares:
         self._direct_until = 0.0
 
     def until(self) -> float:
-        """Return the moment until which a connection that is light and not lined up may go on at
-        once; 0: it has to line up."""
+        """Return until when a light connection that is not lined up may go on at once; 0: it has to
+        line up."""
         now = self._elapsed()
         if not self._direct_until:
             self._direct_until = now + DIRECT_SECONDS
@@ -72,11 +73,11 @@ class Shares:
         return now + SHARE_SECONDS
 
     def note_overrun(self, sharer: Sharer, now_ms: int) -> None:
-        """Note that it has used up its share."""
+        """Note that this connection has used up its share."""
         sharer.heavy_until_ms = now_ms + HEAVY_MS
 
     def line_up(self, sharer: Sharer, now_ms: int) -> None:
-        """Put it at the end of its queue, unless it is in one."""
+        """Put this connection at the end of its queue, unless it is in one."""
         if sharer.is_lined_up:
             return
         sharer.is_lined_up = True

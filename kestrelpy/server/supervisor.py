@@ -21,7 +21,7 @@ from typing import Final
 log = logging.getLogger("kestrelpy")
 
 FIRST_DESCRIPTOR: Final = 3
-# A start gets this long from each of its notes on, and one comes in half the time.
+# Each note of a start asks for this much time; the next note comes in half of it.
 START_USEC: Final = 60_000_000
 
 

@@ -43,18 +43,18 @@ READS_MAX: Final = 16
 # One turn writes journals for this long, and the next one goes on: with a thousand of them, syncs
 # begin while others are still written, and other requests are answered meanwhile.
 WRITE_SECONDS: Final = 0.003
-# Callers that one turn lets send: each takes some 20 µs, nearly all of them the kernel's. Those for
-# whom there is no time are late: the next turns let them send, after the callers that come then.
+# One turn lets this many callers send: each takes some 20 µs, nearly all of that in the kernel. The
+# others are late: the next turns let them send, after the callers that come then.
 ANSWERS_MAX: Final = 256
-# Late callers that each turn lets send in any case, however many others come.
+# Each turn lets this many late callers send in any case, however many others come.
 LATE_MIN: Final = 64
-# A request over HTTP has a task of its own, which takes as long as some answers of a connection.
+# A request over HTTP has a task of its own: it takes the time of this many other answers.
 CALL_ANSWERS: Final = 8
-# A turn that has sent so much lets the other callers wait for the next one.
+# A turn that has sent this much lets the other callers wait for the next turn.
 ANSWER_BYTES_MAX: Final = 8 << 20
 # A journal without work for this long records that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
-# Where replies are held until the data is known to be ours, this long until the next look.
+# In a fleet replies are held until the data is known to be ours: this long until the next look.
 HELD_SECONDS: Final = 0.01
 _DISPLACED: Final = (
     "the file or its folder was removed, renamed, replaced or cut short under the server"
@@ -65,7 +65,7 @@ class TurnSharer(Sharer, Protocol):
     """A connection with more than its share, as the turn sees it."""
 
     def go_on(self, now_ms: int, until: float) -> None:
-        """Execute more, until that moment of the clock `elapsed`."""
+        """Execute more requests, until this moment of the clock `elapsed`."""
 
     def abort(self) -> None:
         """Close it at once."""
@@ -86,7 +86,7 @@ class Turn:
         self._dirty = dirty
         self._removed = removed
         self._touched: list[Caller] = []
-        self._late: deque[Caller] = deque()  # touched as well: their turn comes after the others
+        self._late: deque[Caller] = deque()  # touched as well, but they come after the others
         self._is_scheduled = False
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
@@ -104,14 +104,14 @@ class Turn:
         self.schedules: Schedules | None = None
         self._deferred_reads: OrderedDict[Subscription, None] = OrderedDict()  # for later turns
         self.shares = Shares(clock.elapsed)
-        # None: nobody else can own the data. Otherwise it is asked before each caller's replies.
+        # Asked before each caller's replies; None: no other process can own the data.
         self.may_answer: Callable[[], bool] | None = None
         self.is_refusing = False  # True while refusals alone are sent
         self._to_resume: deque[Waiter] = deque()  # ended waits that are not answered yet
 
     def now_ms(self) -> int:
-        """Return the time, the same until the next turn begins: a look at the clock costs a tenth
-        of a set."""
+        """Return the time, the same until the next turn begins: to read the clock costs a tenth of
+        a set."""
         if not self._now_ms:
             self._now_ms = clock.now_ms()
         return self._now_ms
@@ -122,7 +122,7 @@ class Turn:
 
     def touch(self, caller: Caller) -> None:
         """Let this caller go on in the next turn: more may be true for it."""
-        # Nearly all are conversations; mypyc needs no look-up for what it knows the class of.
+        # Nearly all callers are conversations, and mypyc needs no look-up in a class that it knows.
         if isinstance(caller, Conversation):
             if not caller.is_touched:
                 caller.is_touched = True
@@ -188,7 +188,7 @@ class Turn:
         self._arm(now_ms)
 
     def _end_waits(self, now_ms: int) -> None:
-        """Answer ended waits, of many or of large items only some in each turn."""
+        """Answer ended waits; if they are many, or their items large, only some in each turn."""
         waiters, until = self._to_resume, clock.elapsed() + DIRECT_SECONDS
         waiters += self._broker.take_to_resume()
         while waiters:
@@ -346,8 +346,8 @@ class Turn:
             self._later.put_off(target)
 
     def _sync_awaited(self) -> None:
-        """Sync soon for connections that the sync before answered: together with their next
-        requests, or at once while others keep the loop busy."""
+        """Sync soon for connections that the previous sync answered: together with their next
+        requests, or at once while other connections keep the loop busy."""
         for target in self._later.take_awaited():
             if self.shares:
                 self._sync(target)
@@ -381,8 +381,8 @@ class Turn:
             self.schedule()
 
     def _touch_waiting(self, target: JournalLog) -> None:
-        """Wake the connections that wait for a write; and when more is stored, those that wait for
-        that."""
+        """Wake the connections that wait for a write, and, if more is stored now, those that wait
+        for a stored record."""
         written, target.waiting_written = target.waiting_written, set()
         self.touch_all(written)
         if target.lsn_stored > target.lsn_notified or target.failure is not None:
@@ -405,7 +405,7 @@ class Turn:
         self._loop.call_later(HELD_SECONDS, self.schedule)
 
     def _flush_output(self, now_ms: int) -> None:
-        """Let callers send what has become true; a connection does so with one write.
+        """Let callers send the replies that have become true; a connection does so with one write.
 
         One sync may answer thousands of them. So each turn lets some send: first those that were
         touched since the last turn, then some of those that are late, in their order.
@@ -467,7 +467,7 @@ class Turn:
     # -- results ----------------------------------------------------------------------------
 
     def synced(self, target: JournalLog, took_s: float) -> None:
-        """A sync has finished, after so many seconds: more is true, and the records appended
+        """Note that a sync has finished after `took_s`: more is true, and the records appended
         meanwhile are next."""
         durable = target.lsn_durable
         target.advance()
@@ -506,7 +506,7 @@ class Turn:
             self.schedule()  # a record was written again, so that more may go
 
     def read_back(self, reader: Subscription) -> None:
-        """The read of this subscription is over."""
+        """Go on after a read of this subscription."""
         now_ms = clock.now_ms()
         reader.ready_line.refill(now_ms + self._broker.clock.offset_ms)
         if reader.waiters:
@@ -514,19 +514,19 @@ class Turn:
         self.schedule()
 
     def browse_read(self, caller: Caller) -> None:
-        """The read of this caller is over."""
+        """Go on after a read of this caller."""
         self.touch(caller)
 
     def segment_ready(self, target: JournalLog) -> None:
-        """There is a segment to write to, or one that may be opened again."""
+        """Go on: there is a segment to write to, or one that may be opened again."""
         if self.journal_jobs is not None and not target.is_reported:
             self.journal_jobs.idle.watch(target)
         target.mark()
         self.schedule()
 
     def touch_all(self, callers: Collection[object]) -> None:
-        """Let these callers go on in the next turn; very many of them in the next turns, so that
-        others do not wait for all of their replies."""
+        """Let these callers go on in the next turn. If there are very many, they go on over several
+        turns, so that other callers do not wait for all of their replies."""
         if len(callers) <= ANSWERS_MAX:
             for caller in callers:
                 self.touch(cast(Caller, caller))
@@ -539,7 +539,7 @@ class Turn:
         self.schedule()
 
     def put_in_force(self, mode: str) -> None:
-        """End what waits for something that the server does not do in this mode."""
+        """End the waits for items and transfers that the server does not serve in this mode."""
         put_mode_in_force(self._broker, mode)
         self.schedule()
 

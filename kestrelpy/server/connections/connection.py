@@ -21,8 +21,8 @@ from kestrelpy.server.turn import Turn
 from kestrelpy.wire.keepalive import keep_alive
 from kestrelpy.write_at_once import write_at_once
 
-# Bytes taken in while the conversation is blocked or has used up its share; above that the socket
-# is not read.
+# At most this many bytes are taken in while the conversation is blocked or has used up its share;
+# then the socket is not read.
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
 # A client makes progress if this much of a body has come or of a reply has gone. While memory is
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         if data:
             may_answer = None if self._turn.is_refusing else self._turn.may_answer
             if may_answer is not None and not may_answer():
-                transport.abort()  # stopped just now: nobody knows whether the data is still ours
+                transport.abort()  # it was stopped just now: the data may no longer be ours
                 return
             self._counters.bytes_written += len(data)
             self._unsent_bytes += len(data)
@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol):
             transport.close()
 
     def _is_light(self, now_ms: int) -> bool:
-        """True if it may go on at once, as far as the time suffices."""
+        """True if it may go on at once, while there is time."""
         return not (self.is_lined_up or now_ms < self.heavy_until_ms or self.is_long)
 
     @property
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
         return self.conversation is not None and self.conversation.stream is not None
 
     def go_on(self, now_ms: int, until: float) -> None:
-        """Execute more, until that moment of the clock `elapsed`."""
+        """Execute more requests, until this moment of the clock `elapsed`."""
         conversation = self.conversation
         if conversation is not None and conversation.has_more:
             conversation.go_on(now_ms, until)

@@ -153,11 +153,11 @@ class Listeners:
 
 
 async def _show(new: Path, path: Path) -> None:
-    """Give a listening socket its name, and take that from one that a killed daemon left. Raise
-    OSError, CannotListen.
+    """Give a listening socket its name; a socket that a killed daemon left loses it. Raise OSError,
+    CannotListen.
 
-    So nobody sees a socket there that does not listen yet, and takes it for such a one. Of several
-    that start at once one gets the name.
+    So a socket of that name always listens, and no other daemon takes it for one that was left. If
+    several daemons start at once, one of them gets the name.
     """
     taken = CannotListen(f"cannot listen on {path}: another process answers there")
     if path.is_socket():
@@ -166,7 +166,7 @@ async def _show(new: Path, path: Path) -> None:
             raise taken
         path.rename(aside)
         is_left = _identity(aside) == left
-        if not is_left:  # another one took the name in between: it has it again
+        if not is_left:  # another daemon took the name in between: give it back
             os.link(aside, path)
         aside.unlink()
         if not is_left:

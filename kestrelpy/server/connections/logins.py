@@ -30,20 +30,20 @@ log = logging.getLogger("kestrelpy")
 FAILURE_SECONDS: Final = 1.0
 # Each check takes 16 MiB and a core.
 _CHECKS_AT_ONCE: Final = 2
-# Logins that wait for their check or are checked; of one peer and user so many, the rest is a
-# reserve for others.
+# Logins that wait for their check or are checked: in all, and of one peer and user. The difference
+# is a reserve for others.
 PENDING_MAX: Final = 256
 PENDING_EACH_MAX: Final = 192
 # How often one login is checked: again when a reload changed its user during the check.
 _CHECKS_MAX: Final = 4
-# Secrets that were right: HTTP sends them with each request.
+# Secrets that were right stay here: HTTP sends them with each request.
 _KNOWN_MAX: Final = 1024
 # Checked for an unknown user; no secret has this hash.
 _NOBODY: Final = f"scrypt$16384$8$1${'A' * 22}==${'A' * 43}="
 
 
 _TOO_MANY: Final = "too many logins at this moment: try again later"
-# The address of a peer, and the user that it says it is; of those that are none, one for all.
+# The address of a peer, and the user that it claims to be; all unknown users count as one.
 Origin = tuple[str, str]
 
 
@@ -75,7 +75,7 @@ class Attempt:
 
 
 class WaitingLogins:
-    """Who is checked next: the origins in turn, so that many of one hold up no other."""
+    """The line of logins: origins take turns, so that many logins of one hold up no other."""
 
     __slots__ = ("_counts", "_free", "_waiting", "count", "waiting_tasks")
 
@@ -117,7 +117,7 @@ class WaitingLogins:
             self.waiting_tasks.discard(task)
 
     def leave(self, origin: Origin) -> None:
-        """A check is over, and the next one begins."""
+        """End a check, and begin the next one."""
         self._forget(origin)
         self._free += 1
         while self._waiting and self._free:
@@ -186,7 +186,7 @@ class Logins:
         return self._known.get(self._digest(name, secret))
 
     async def check(self, name: str, secret: bytes, peer: str) -> Grant | None:
-        """Return what this user may do; None, after a moment: it is no user, or not the secret.
+        """Return what this user may do; None, after a moment: the user or the secret is wrong.
 
         Raise ServerError if too many logins are under way.
         """
@@ -202,7 +202,7 @@ class Logins:
                 self._known[self._digest(name, secret)] = grant
                 return grant
         self._note_failure(peer)
-        await asyncio.sleep(FAILURE_SECONDS)  # this takes nobody's place
+        await asyncio.sleep(FAILURE_SECONDS)  # meanwhile another login may be checked
         return None
 
     async def _checked(self, name: str, secret: bytes, peer: str) -> tuple[Grant | None, bool]:

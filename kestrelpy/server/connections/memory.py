@@ -23,7 +23,7 @@ from kestrelpy.protocol import Talk
 SMALL_BYTES: Final = 64 << 10
 # Smaller amounts are not counted: nearly all connections hold nothing most of the time.
 UNCOUNTED_BYTES: Final = 4 << 10
-# At most this many go on at once; the next ones a moment later.
+# At most this many connections go on at once, the others a moment later.
 RESUMED_MAX: Final = 100
 # A connection may be without progress for this long while memory is short.
 STALL_MS: Final = 5000

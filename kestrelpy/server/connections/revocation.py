@@ -1,4 +1,4 @@
-"""What is under way for clients whose rights a reload has taken ends, some clients in each turn.
+"""A reload takes rights from clients: their waits and leases end, some clients in each turn.
 
     the reload is taken ──▶ barred, all at once: no wait of theirs is served any more
                                └──▶ ended, a few in each turn: leases go back, waits are refused
@@ -27,10 +27,10 @@ class Revocable(Protocol):
     """A request over HTTP."""
 
     def bar(self) -> bool:
-        """Note that a reload took the rights for it; return True if that is so."""
+        """Bar this request if a reload took the rights for it; return whether it did."""
 
     def refuse(self) -> None:
-        """Let it answer that it is refused."""
+        """Let this request answer that it is refused."""
 
 
 class Revocation:
@@ -48,7 +48,7 @@ class Revocation:
         self._calls += (call for call in calls if call.bar())
 
     def go_on(self, now_ms: int) -> bool:
-        """End what is under way for some of the clients; return True if none is left."""
+        """End the waits and leases of some of the clients; return True if none is left."""
         until, calls = clock.elapsed() + SLICE_SECONDS, CALLS_MAX
         while self._calls and calls:
             self._calls.popleft().refuse()

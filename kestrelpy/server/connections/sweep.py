@@ -30,11 +30,11 @@ TRIM_BYTES: Final = 32 << 20
 TRIM_MS: Final = 10_000
 # A body without a new byte for this long is given up.
 BODY_MS: Final = 60_000
-# Connections that are looked at, and closed, before others have their turn. The end of each takes
-# some 50 µs in the next turn.
+# This many connections are looked at, and closed, before other work has its turn. The end of each
+# takes some 50 µs in the next turn.
 _LOOKED_MAX: Final = 1000
 CLOSED_MAX: Final = 50
-# Abandoned children that are logged before others have their turn.
+# This many abandoned children are logged before other work has its turn.
 NAMED_MAX: Final = 50
 
 

@@ -1,4 +1,4 @@
-"""The beat: the file `running-clock`, the last time that is known of the running clock.
+"""The beat: the file `running-clock` holds the last known time of the running clock.
 
     running-clock    "1763712000123" as a word file; each beat writes one of its two copies, in turn
 

@@ -340,7 +340,7 @@ class DataDirectory:
     def remove_queues(self, queues: list[Queue], removed: Removed) -> None:
         """Remove the folders of these queues, each after those of its earlier generations.
 
-        `removed` says what became of them. Raise OSError if none could be removed. Blocks.
+        `removed` gets the result for each. Raise OSError if none could be removed. Blocks.
 
         Otherwise an earlier queue would come back with the next start. The tokens are saved.
         """

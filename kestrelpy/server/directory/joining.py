@@ -1,6 +1,6 @@
 """Where the configuration says that the data is: a folder, or a slice of an engine.
 
-One rule: what an address has as a secret is never said.
+One rule: the secret in an address is never shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kestrelpy.server.exposure import Unservable
 
 CACHE_BYTES: Final = 1 << 30  # of the local disk, for what was read from the engine
 # A takeover reads the records of a queue after its newest snapshot, and has all of the newest
-# segment in memory: so many bytes of items of 100 B take 0.15 s of a processor.
+# segment in memory: this many bytes of items of 100 B take 0.15 s of a processor.
 SNAPSHOT_BYTES: Final = 4 << 20
 SEGMENT_BYTES_MAX: Final = 8 << 20
 

@@ -24,8 +24,8 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 async def name_what_is_open(files: Files, folder: str) -> None:
-    """Log a folder or file that others may open. With 10,000 queues it takes 0.25 s: nothing waits
-    for it."""
+    """Log a folder or file that others may open. With 10,000 queues that takes 0.25 s; no request
+    waits for it."""
     with suppress(OSError):
         sentence = await wrap(open_to_others)(files, folder)
         if sentence:

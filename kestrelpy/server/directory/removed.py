@@ -1,4 +1,4 @@
-"""What became of the folders of some deleted queues.
+"""The result of removing the folders of some deleted queues.
 
 One rule: a queue with an error keeps its files, and a start may find them.
 """
@@ -9,7 +9,7 @@ from kestrelpy.core import Queue
 
 
 class Removed:
-    """`folders` have got the name that a start removes."""
+    """`folders` now have the suffix by which a start removes them."""
 
     __slots__ = ("errors", "folders")
 

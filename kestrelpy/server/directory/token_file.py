@@ -32,8 +32,8 @@ from kestrelpy.server.directory.word_file import WordFile
 NAME: Final = "tokens"
 # A queue that is deleted and created in a loop runs ahead of the clock by one second each time.
 GENERATIONS_SKIPPED: Final = 86_400
-# The file is ahead of the generations by up to so many: a queue that is made and deleted in a loop
-# costs 5 syncs each time instead of 7. After a restart new generations begin that much later.
+# The file is ahead of the generations by up to this many: so a queue that is made and deleted in a
+# loop costs 5 syncs each time instead of 7. After a restart new generations begin that much later.
 GENERATIONS_AHEAD: Final = 60
 _OLD_BYTES: Final = 32
 _WORD: Final = re.compile(rb"([1-9][0-9]{0,15})/(0|[1-9][0-9]{0,15})")
@@ -125,8 +125,8 @@ class TokenFile:
         """Save the numbers of a deleted queue; on disk on return. Blocks.
 
         Concurrent calls are written together, as in a group commit, and a call whose numbers the
-        file has already writes nothing. A full disk without room for
-        the file does not stop the deletion of a queue that issued no token: a deletion makes room.
+        file has already writes nothing. A full disk without room for the file does not stop the
+        deletion of a queue that issued no token: a deletion makes room.
         """
         asked = _Numbers(below, generation)
         with self._asking:

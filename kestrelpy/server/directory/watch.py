@@ -1,7 +1,7 @@
-"""The periodic look at the data directory: is it still the one that was locked?
+"""The periodic check that the data directory is still the one that was locked.
 
-    its path names another folder, or none    ──▶ everything fails: whoever owns that folder may
-                                                  serve the same queues by now
+    its path names another folder, or none    ──▶ everything fails: another daemon may own that
+                                                  folder and serve the same queues by now
     a queue's folder or file is not there     ──▶ that queue fails
     the file `lock` is not there              ──▶ it is made again: the folder itself is locked
     no file can be made, or there is no room  ──▶ new queues are refused until one can, and health
@@ -10,7 +10,7 @@
 A daemon that only appends to open files would not notice: the descriptors go on reaching the old
 files, wherever these are by now.
 
-One rule: nothing is mended but the lock file. A folder that is gone is never made again.
+One rule: only the lock file is made again, and never a folder that is gone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kestrelpy.server.directory.data_directory import DataDirectory
 log = logging.getLogger("kestrelpy")
 
 LOOK_SECONDS: Final = 0.25
-# A look takes microseconds; on a disk that does not answer no sync ends either.
+# A look takes microseconds. A disk that does not answer holds it up, and every sync as well.
 _PATIENCE_SECONDS: Final = 10.0
 # Files in one look: a server with more open ones takes several looks for all of them.
 FILES_MAX: Final = 256

@@ -1,4 +1,4 @@
-"""What the disk is asked for off the loop: syncs, segments preallocated, segments removed.
+"""Work of the disk off the loop: syncs, preallocation of segments, removal of segments.
 
 A worker thread owns a job for one batch and nothing else; the result returns to the loop's thread
 first.

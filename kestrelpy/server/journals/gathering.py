@@ -17,14 +17,14 @@ from typing import Final
 from kestrelpy.core import JournalLog
 from kestrelpy.server import clock
 
-# A faster sync is not worth waiting for anybody.
+# After a faster sync the batch is not held.
 SLOW_SECONDS: Final = 0.001
 SHARE: Final = 0.2
 SECONDS_MAX: Final = 0.005  # a sync that took longer than five times that has hung, for once
 
 
 class _Hold:
-    """What ends the hold of one batch: this record, or this moment of the clock `elapsed`."""
+    """The hold of one batch, until this record comes or this moment of the clock `elapsed`."""
 
     __slots__ = ("lsn", "seconds", "timer", "until")
 
@@ -45,8 +45,8 @@ class Gathering:
         self._begun: list[JournalLog] = []
 
     def begin(self, target: JournalLog, answered: int, took_s: float) -> None:
-        """Hold the next batch of this journal: its sync made so many records durable, and its
-        clients will be answered in this turn."""
+        """Hold the next batch of this journal: its sync made `answered` records durable, and their
+        clients are answered in this turn."""
         if took_s < SLOW_SECONDS or answered <= 0:
             return
         self._let_go(target)
@@ -55,7 +55,7 @@ class Gathering:
         self._begun.append(target)
 
     def note_answered(self) -> None:
-        """Let the time of the holds begin: their clients have been answered now."""
+        """Start the time of the holds: their clients have been answered now."""
         if self._begun:
             begun, self._begun = self._begun, []
             now = clock.elapsed()

@@ -7,8 +7,8 @@
         ▲                   │ no: it was written to      │
         └───────────────────┴────────────────────────────┘
 
-All wait for the same time, so they are due in the order in which they came: one timer is enough.
-Of thousands that are due at once a few have their round at a time.
+All journals wait for the same time, so they are due in the order in which they came: one timer is
+enough. If thousands are due at once, a few have their round at a time.
 
 One rule: the loop decides and appends; files are removed by a thread.
 """
@@ -32,7 +32,7 @@ log = logging.getLogger("kestrelpy.background")
 STEP_SECONDS: Final = 1.0
 ROUNDS_MAX: Final = 8  # at a time
 LOOKS_MAX: Final = 100  # in one step: a start watches all journals at once
-# A round ends when its next step has waited for so many looks: something hangs, or clients came.
+# A round ends when its next step has waited for this many looks: a thread hangs, or clients came.
 WAITS_MAX: Final = 600
 
 
@@ -48,8 +48,8 @@ class IdleJournals:
         appended: Callable[[JournalLog], None],
         unix_ms: Callable[[], int],
     ) -> None:
-        """`is_busy` is true while a thread does something for a journal, and so while `start` runs
-        a job of it."""
+        """`is_busy` is true while a thread works for a journal, and so while `start` runs a job of
+        it."""
         self._files = files
         self._loop = loop
         self._is_busy = is_busy
@@ -156,7 +156,7 @@ class IdleJournals:
             log.error("%s: not removed: %s", paths[0], error.strerror)
 
     async def _append(self, target: JournalLog) -> None:
-        """Append the record of the step, if the disk has room for what comes of it."""
+        """Append the record of the step, if the disk has room for the files that follow from it."""
         try:
             free = await wrap(partial(self._files.free, target.journal.folder))()
         except OSError:

@@ -91,8 +91,8 @@ class JournalJobs:
         damaged: Callable[[list[Damage]], None] = lambda damages: None,
         unix_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`outdated` gets the segments that another one replaces; `browse_read` gets the
-        caller whose read has ended; `damaged` gets the damage that reads have found."""
+        """`outdated` gets the segments that a compacted one replaces, `browse_read` the caller of a
+        read that has ended, and `damaged` the damage that reads have found."""
         self._damaged = damaged
         self._shortage = shortage or Shortage(loop)
         self._sleep: Sleep = asyncio.sleep

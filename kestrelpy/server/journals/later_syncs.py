@@ -1,4 +1,4 @@
-"""Deferred syncs: no connection waits for them yet, or only those that the sync before answered.
+"""Deferred syncs: no connection waits for them yet, or only those that the previous sync answered.
 
     written, no connection waits ──▶ LAZY_SECONDS, or the setting `sync` ──▶ synced
                     │ a connection waits that the sync before answered

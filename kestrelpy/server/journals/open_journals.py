@@ -1,4 +1,4 @@
-"""The journals that hold descriptors, and those that close their files when there are no more.
+"""The journals that hold descriptors; some close their files when no descriptors are left.
 
     written ──▶ holds them ──▶ a second without work ──▶ rests: holds none
                     └── another one needs them: the one written longest ago rests now
@@ -22,10 +22,10 @@ from kestrelpy.server.journals.shortage import Shortage
 # The active segment, the next one, and one that was sealed and is not synced yet.
 DESCRIPTORS_EACH: Final = 3
 NO_LIMIT: Final = 1 << 30
-# At most this many are examined for one that can rest: those written longest ago are the likely
-# ones.
+# At most this many journals are examined for one that can rest, the longest unwritten first: these
+# can most likely rest.
 _LOOKS_MAX: Final = 64
-BEHIND_SECONDS: Final = 0.01  # until it is looked whether an engine has caught up
+BEHIND_SECONDS: Final = 0.01  # until the next look whether an engine has caught up
 _OPENING: Final = "opening"  # the cause of a stall
 
 
@@ -59,8 +59,8 @@ class OpenJournals:
         return len(self._open)
 
     def written(self, most: int) -> list[tuple[JournalLog, Handle]]:
-        """Return journals with the files that they write to: others each time, if there are
-        more."""
+        """Return some journals with the files that they write to; each call goes on with the next
+        ones."""
         found = [
             (target, active.handle)
             for target in self._open
@@ -81,7 +81,7 @@ class OpenJournals:
         return target in self._waiting
 
     def has_room_for(self, target: JournalLog, unix_ms: int) -> bool:
-        """True if it may be written now; otherwise a turn is scheduled when there is room."""
+        """True if this journal may be written now; else a turn is scheduled when there is room."""
         if not target.is_local and target.journal.files.is_behind:
             if self._behind is None:
                 self._behind = self._loop.call_later(BEHIND_SECONDS, self._look_again, target)
@@ -100,7 +100,7 @@ class OpenJournals:
         return not self._is_stuck  # if none will ever rest, it opens its files beyond the limit
 
     def wrote(self, target: JournalLog, unix_ms: int) -> None:
-        """Note that a turn has written it."""
+        """Note that a turn has written this journal."""
         journal, holding = target.journal, self._open
         error = journal.shortage
         if error is None or target.failure is not None:
@@ -123,7 +123,7 @@ class OpenJournals:
         self._waiting[target] = self._loop.call_later(seconds, self._try_again, target)
 
     def rested(self, target: JournalLog) -> None:
-        """Note that it holds no descriptors any more."""
+        """Note that this journal holds no descriptors any more."""
         self._open.pop(target, None)
 
     def _let_go(self, most: int, unix_ms: int) -> int:

@@ -51,8 +51,8 @@ class ReadBack:
         name: Callable[[Subscription, JournalLog], None],
         start: Callable[[JournalLog, Coroutine[object, object, None]], None],
     ) -> None:
-        """`done` gets a subscription with more items to take; `name` logs the damage of one;
-        `start` runs a task that counts as work on this journal."""
+        """`done` gets a subscription with more items to take, `name` logs the damage of a
+        subscription, and `start` runs a task that counts as work on this journal."""
         self._files = files
         self._loop = loop
         self._on_thread = on_thread

@@ -24,13 +24,13 @@ Sleep = Callable[[float], Awaitable[object]]
 # thousand queues less than a tenth of the loop's time.
 PAUSE_SECONDS: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 1.0
-# A shortage is over after this long without a failed attempt: a crowd that comes and goes is one
-# story in the log.
+# A shortage is over after this long without a failed attempt: so a crowd that comes and goes makes
+# one pair of lines in the log.
 OVER_SECONDS: Final = 1.0
 
 
 class Shortage:
-    """Owned by the loop's thread. `count` of them wait."""
+    """Owned by the loop's thread. `count` jobs wait for their next attempt."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -42,7 +42,7 @@ class Shortage:
 
     @property
     def count(self) -> int:
-        """The number of those that wait."""
+        """The number of jobs that wait."""
         return len(self._tries)
 
     def pause(self, who: object, path: str, error: OSError) -> float:

@@ -5,10 +5,10 @@
              `finished`, file by file ◀── [x][x][x]        one list of results for all threads
 
 A journal may be synced in the turn instead (`sync_in_turn`): then the loop itself is the thread.
-An engine needs none of these threads: it tells of all the files that a commit has at once.
+An engine needs none of these threads: it reports all files of a commit at once.
 
-The threads share both lists: a file that hangs holds up itself alone while another thread is there,
-and the loop is told once for many results.
+The threads share both lists. A file that hangs holds up no other file while another thread is free,
+and the loop is notified once for many results.
 
 One rule: a sync is never retried, and its outcome counts only when it has finished.
 """
@@ -35,8 +35,8 @@ log = logging.getLogger("kestrelpy.syncs")
 THREADS_MAX: Final = 16
 # A thread with more to sync tells the loop of its results this often, and when it rests.
 TELL_SECONDS: Final = 0.001
-# Syncs in the turn: this long in each turn, the others run on threads. After one that took
-# SLOW_SECONDS all run on threads for SLOW_PAUSE_SECONDS.
+# Syncs in the turn take this long in each turn; the others run on threads. After a sync that took
+# SLOW_SECONDS all syncs run on threads for SLOW_PAUSE_SECONDS.
 IN_TURN_SECONDS: Final = 0.003
 SLOW_SECONDS: Final = 0.01
 SLOW_PAUSE_SECONDS: Final = 60.0
@@ -136,7 +136,7 @@ class Syncs:
         return here
 
     def _wake(self) -> None:
-        """Wake a thread for each sync, as far as there are so many."""
+        """Wake a thread for each sync; there are THREADS_MAX threads at most."""
         for _ in range(min(len(self._todo), THREADS_MAX - self._busy)):
             self._busy += 1
             if self._busy > self._threads:
@@ -152,7 +152,7 @@ class Syncs:
     # -- on a thread ------------------------------------------------------------------------
 
     def _ended(self, sync: Sync) -> None:
-        """A sync is over that none of our threads made."""
+        """Take the result of a sync that none of our threads made."""
         self._results.append(sync)
         self._tell()
 
@@ -201,14 +201,14 @@ class Syncs:
         self._end(ended)
 
     def _end(self, ended: list[Sync]) -> None:
-        """Report these, after those that ended before."""
+        """Report these syncs, after those that ended before."""
         is_reporting = bool(self._unreported)
         self._unreported.extend(ended)
         if not is_reporting:
             self._report()
 
     def _report(self) -> None:
-        """Report results; of many, some in each callback."""
+        """Report some results; a later callback reports the others."""
         for _ in range(min(len(self._unreported), REPORTED_MAX)):
             sync = self._unreported.popleft()
             self.in_flight -= 1
