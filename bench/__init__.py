@@ -1,5 +1,5 @@
-"""Speed, compared: kestrelpy and its peers under the same load, in turns, in one run.
+"""The speed of kestrelpy beside that of its peers: the same load, in turns, in one run.
 
-The one rule: ratios only. A figure from one machine or one minute is never set beside a figure
-from another. Start with README.md; `python -m bench` does everything.
+One rule: ratios only. A figure is never compared with a figure from another machine or
+another minute. Start with README.md; `python -m bench` does everything.
 """

@@ -3,8 +3,8 @@
 `python -m bench backlog`, `spark` and `stalls` measure something else: see `bench/growth.py`.
 `python -m bench path` counts instructions: see `bench/path.py`.
 
-The one rule: what cannot be measured here is said in one sentence, and the rest goes on. Ends with
-code 0 when everything was measured, whatever the figures; 1 when something was missing or failed.
+One rule: if something cannot be measured here, one sentence says so, and the rest goes on. The
+exit code is 0 if everything was measured, whatever the figures, else 1.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def chosen(only: str | None, python: str) -> tuple[list[Server], list[str]]:
-    """The servers to run, and a sentence for each one that was wanted and cannot be."""
+    """Return the servers to run, and a sentence for each wanted one that cannot run."""
     wanted = only.split(",") if only else [server.name for server in ALL]
     servers: list[Server] = []
     notes: list[str] = []
@@ -80,7 +80,7 @@ def chosen(only: str | None, python: str) -> tuple[list[Server], list[str]]:
 
 
 def sync_us(folder: Path) -> float:
-    """Median time of a 100-byte append and fdatasync here: the disk under all the figures."""
+    """Return the median time of a 100-byte append and fdatasync on the disk of all figures."""
     times = []
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         for _ in range(SYNC_PROBES):
@@ -92,7 +92,7 @@ def sync_us(folder: Path) -> float:
 
 
 def versions(servers: Sequence[Server]) -> str:
-    """What the programs say they are, one clause each."""
+    """Return the versions of the programs, one clause each."""
     flags = {"redis": "--version", "beanstalkd": "-v"}
     said = []
     for server in servers:

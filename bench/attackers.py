@@ -1,13 +1,13 @@
-"""What an unchanged client notices beside a bad one: each attacker in turn, one fresh daemon each.
+"""What a good client notices of a bad one: each attacker in turn, on a fresh daemon.
 
     victim    one connection: `version`, `set` and `get` in turn, a millisecond apart
     attacker  one process with one or many connections
 
-The victim is measured alone and then beside the attacker, on the same daemon. A ratio compares the
+The victim is measured alone and then with the attacker, on the same daemon. A ratio compares the
 two p99. Memory is read while the attacker is there and after it has left.
 
-The one rule: a bad client does what the port accepts; nothing here breaks the protocol on purpose
-but the attackers named for it.
+One rule: a bad client does what the port accepts. Only the attackers that are named for it break
+the protocol.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PUMP_PAUSE_S: Final = 0.0005
 _AGAIN_S: Final = 0.1
 _WORKER_STARTS_S: Final = 1.0
 
-Attack = Callable[[int], None]  # given the port; runs until its process is ended
+Attack = Callable[[int], None]  # gets the port, and runs until its process is ended
 Waits = dict[str, list[float]]
 
 
@@ -55,7 +55,7 @@ Waits = dict[str, list[float]]
 
 
 def victim(line: Line, seconds: float) -> Waits:
-    """How long each kind of request took, in ms, one request after the other."""
+    """Return how long each kind of request took, in ms, one request after the other."""
     waits: Waits = {kind: [] for kind in KINDS}
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -81,7 +81,7 @@ def _ask(line: Line, kind: str) -> None:
 
 
 def quantile(waits: Sequence[float], share: float) -> float:
-    """The wait that this share of all is not longer than."""
+    """Return the wait that this share of all waits does not exceed."""
     ordered = sorted(waits)
     return ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1]
 
@@ -115,7 +115,7 @@ def _has_ended(link: socket.socket) -> bool:
 
 
 def _pump(port: int, count: int, data: bytes, reads: bool = True) -> None:
-    """Send the same bytes on and on over so many connections, as far as the server takes them."""
+    """Send the same bytes without end over `count` connections, as fast as the server reads."""
     sent = dict.fromkeys(_connected(port, count), 0)
     while sent:
         moved = False
@@ -131,7 +131,7 @@ def _pump(port: int, count: int, data: bytes, reads: bool = True) -> None:
 
 
 def _whole(line: bytes) -> bytes:
-    """The line so often that a buffer is full of it."""
+    """Return the line, repeated until a buffer is full."""
     return line * max(1, (256 << 10) // len(line))
 
 
@@ -146,7 +146,7 @@ def _declarations(port: int) -> None:
 
 
 def _unread(port: int) -> None:
-    """Fill a queue, ask for it all on 200 connections, and never read."""
+    """Fill a queue, ask for all of it on 200 connections, and never read."""
     filler = Line(port)
     for _ in range(1000):
         filler.send(b"set big 0 0 10240\r\n%b\r\n" % bytes(10 << 10))
@@ -158,7 +158,7 @@ def _unread(port: int) -> None:
 
 
 def _stalled(port: int) -> None:
-    """All but the last byte of a large body, on 200 connections."""
+    """Send all but the last byte of a large body, on 200 connections."""
     left = dict.fromkeys(_connected(port, 200), _BODY_BYTES - 1)
     for number, link in enumerate(left):
         link.send(b"set big%d 0 0 %d\r\n" % (number, _BODY_BYTES))
@@ -172,7 +172,7 @@ def _stalled(port: int) -> None:
 
 
 def _many_queues(port: int) -> None:
-    """A thousand queues written at once by a thousand connections, one set in flight each."""
+    """Write a thousand queues at once from a thousand connections, one set in flight each."""
     links = _connected(port, 1000)
     sets = [b"set many%d 0 0 100\r\n%b\r\n" % (n, bytes(100)) for n in range(len(links))]
     for link, data in zip(links, sets, strict=True):
@@ -186,7 +186,7 @@ def _many_queues(port: int) -> None:
 
 
 def _wrong_protocol(port: int) -> None:
-    """HTTP requests and binary packets, each on a connection of its own."""
+    """Send HTTP requests and binary packets, each on a connection of its own."""
     for data in cycle((b"GET / HTTP/1.1\r\n\r\n", b"\x80" + bytes(23))):
         with socket.create_connection(("127.0.0.1", port)) as link:
             link.sendall(data)
@@ -225,7 +225,7 @@ ATTACKS: Final[dict[str, Attack]] = {
 
 
 def _run(attack: Attack, port: int) -> None:
-    """Attack, and again when the server has ended the connections, or was started again."""
+    """Attack; begin again when the server has ended the connections, or was started again."""
     os.nice(NICE)
     while True:
         with contextlib.suppress(OSError, ServerFailed):
@@ -235,7 +235,7 @@ def _run(attack: Attack, port: int) -> None:
 
 @contextlib.contextmanager
 def attacking(names: Sequence[str], port: int) -> Iterator[None]:
-    """Have these attackers at work, each in a process of its own."""
+    """Run these attackers, each in a process of its own."""
     fork = multiprocessing.get_context("fork")
     processes = [fork.Process(target=_run, args=(ATTACKS[n], port), daemon=True) for n in names]
     for process in processes:
@@ -252,7 +252,7 @@ def attacking(names: Sequence[str], port: int) -> Iterator[None]:
 
 
 def beside(bench: Bench, name: str) -> list[Figure]:
-    """What the victim notices of one attacker."""
+    """Return what the victim notices of one attacker."""
     seconds = bench.sizes.attack_seconds
     config = "[queue_defaults]\nmax_item_size = \"8MiB\"\n"
     with Daemon(bench.parent, bench.python, config) as daemon:
@@ -292,7 +292,7 @@ def beside(bench: Bench, name: str) -> list[Figure]:
 
 # -- the main job ---------------------------------------------------------------------------
 
-# All at once, beside the main job.
+# All at once, while the main job runs.
 CROWD: Final = (
     "quiet-touches-x6", "refused-gets-x20", "declarations-64KiB", "stalled-bodies-x200",
     "wrong-protocols", "idle-x9000",
@@ -300,7 +300,7 @@ CROWD: Final = (
 
 
 class CrowdedRun(Run):
-    """The main job, with attackers at work from when its daemon listens."""
+    """The main job, with attackers that begin when its daemon listens."""
 
     def __init__(self, folder: Path, lines: int, seed: int, names: Sequence[str]) -> None:
         super().__init__(folder, lines, seed)
@@ -326,7 +326,8 @@ class CrowdedRun(Run):
 
 
 def main_job(bench: Bench) -> list[Figure]:
-    """Lines of real text through four workers with kills, alone and beside a crowd."""
+    """Return the figures of lines of real text through four workers with kills, alone and with a
+    crowd."""
     count = bench.sizes.main_job_lines
     expected = expected_checksums(count)
     seconds, lost = [], 0

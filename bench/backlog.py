@@ -1,4 +1,4 @@
-"""A backlog far larger than memory: what it takes, whether storing and draining feel it, a restart.
+"""A backlog far larger than memory: its cost, the rates of storing and draining, a restart.
 
     A  holds the backlog               B  holds little
     set       A B | B A | A B …        into the backlog's end; into an empty queue
@@ -7,8 +7,8 @@
 B begins with segments as large as A's have become, so that both prepare segments as often; a turn
 begins when neither prepares one.
 
-The one rule: what is compared had its turns one right after the other: a ratio is taken within a
-round, and the median over the rounds counts.
+One rule: a ratio is taken within a round, in which the turns follow each other at once, and the
+median over the rounds counts.
 """
 
 import time
@@ -19,12 +19,12 @@ from bench.figures import MIB, Figure
 from bench.scenarios import Bench, Goals
 from bench.servers import ServerFailed
 
-IN_MEMORY_BYTES = 16 << 20  # a queue that fits in memory by far
+IN_MEMORY_BYTES = 16 << 20  # far less than memory
 LOADS = {100: "100 B", 10 << 10: "10 KiB"}
 
 
 def backlog(bench: Bench, body_bytes: int, items: int) -> list[Figure]:
-    """All figures of one backlog."""
+    """Return all figures of one backlog."""
     where = f"{items:,} x {LOADS[body_bytes]}"
     with Daemon(bench.parent, bench.python) as full:
         bench.load("memcache-set", full.port, "warm", ops=1000, body_bytes=body_bytes)
@@ -42,7 +42,8 @@ def backlog(bench: Bench, body_bytes: int, items: int) -> list[Figure]:
             above_empty("memory", "VmRSS", Goals.memory_mib),
             Figure(where, "disk over bytes of bodies", full.disk_bytes() / (items * body_bytes)),
         ]
-        largest = min(full.largest_segment_bytes(), int(64 * MIB))  # a file may take a little more
+        # On the disk a file may take a little more than its segment.
+        largest = min(full.largest_segment_bytes(), int(64 * MIB))
         config = f"[journal]\nsegment_min = {largest}\n"
         with Daemon(bench.parent, bench.python, config) as small:
             figures += _rates(bench, where, full, small, body_bytes, items)
@@ -105,7 +106,7 @@ def _rates(
 
 
 def _ratio(these: list[float], those: list[float]) -> float:
-    """The median of the ratios, each taken within a round."""
+    """Return the median of the ratios, each taken within a round."""
     return median(one / other for one, other in zip(these, those, strict=True))
 
 
@@ -117,7 +118,7 @@ def _fill_and_empty(
 
 
 def _first_item_seconds(daemon: Daemon) -> float:
-    """From starting the process to having an item in hand."""
+    """Return the seconds from the start of the process to the first item."""
     began = time.monotonic()
     daemon.start()
     line = daemon.connect()

@@ -1,6 +1,6 @@
-"""How storing, memory and disk follow a backlog while it grows, in ten steps.
+"""The rate of storing, memory and disk while a backlog grows, in ten steps.
 
-The one rule: one daemon and one load from the first item to the last; a step is a tenth of it.
+One rule: one daemon and one load from the first item to the last; a step is a tenth of it.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""A kestrelpy that is looked at while it runs: memory, files, disk; stopped, killed, started again.
+"""A daemon whose memory, files and disk are read while it runs; stopped, killed, started again.
 
-The one rule: the folder stays when the process goes, so that the next start finds what the last
-one left; it is removed at the end of the `with` block.
+One rule: the folder outlives the process, so that the next start finds it. The end of the `with`
+block removes it.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class Daemon:
     # -- a life -----------------------------------------------------------------------------
 
     def start(self) -> float:
-        """Start it and wait for its port to accept; the seconds that took. Raises ServerFailed."""
+        """Start it and wait until its port accepts; return the seconds. Raises ServerFailed."""
         command = [
             self.python, "-m", "kestrelpy", "serve", "--config", "kestrelpy.toml",
             "--data-dir", "data", "--host", "127.0.0.1", "--port", str(self.port),
@@ -70,7 +70,7 @@ class Daemon:
         raise ServerFailed(f"kestrelpy was not ready in {START_LIMIT_S:.0f} s")
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the end; raises ServerFailed when that is not a clean one."""
+        """Send SIGTERM and wait for the end; raise ServerFailed if it is not a clean one."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(STOP_LIMIT_S)
@@ -78,7 +78,7 @@ class Daemon:
             raise ServerFailed(f"kestrelpy ended with code {code} when it was stopped")
 
     def kill(self) -> None:
-        """`kill -9`."""
+        """Kill it with `kill -9`."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -100,7 +100,7 @@ class Daemon:
         self.close()
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """End it, and remove its folder."""
         self.kill()
         shutil.rmtree(self.place, ignore_errors=True)
 
@@ -112,26 +112,26 @@ class Daemon:
         return self._process.pid
 
     def memory_bytes(self, name: str = "VmRSS") -> int:
-        """What it has in memory now; `VmHWM`: the most it ever had."""
+        """Return the bytes it has in memory now; `VmHWM`: the most it ever had."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(f"{name}:"):
                 return int(line.split()[1]) << 10
         raise ServerFailed("kestrelpy is gone")
 
     def open_files(self) -> int:
-        """How many descriptors it holds."""
+        """Return how many descriptors it holds."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def disk_bytes(self) -> int:
-        """What its files take on the disk."""
+        """Return the bytes that its files take on the disk."""
         return sum(blocks for _, blocks in self._files())
 
     def largest_segment_bytes(self) -> int:
-        """The size of its largest segment."""
+        """Return the size of its largest segment in bytes."""
         return max((b for name, b in self._files() if ".segment" in name), default=0)
 
     def wait_until_steady(self) -> None:
-        """Wait until its files are as they were a moment ago: no segment is being prepared."""
+        """Wait until its files stop changing, so no segment is being prepared."""
         deadline = time.monotonic() + STEADY_LIMIT_S
         before, now = -1, self.disk_bytes()
         while before != now and time.monotonic() < deadline:
@@ -164,14 +164,14 @@ class Line:
         self._socket.sendall(request)
 
     def line(self) -> bytes:
-        """The next line without its end; raises ServerFailed at the end of the connection."""
+        """Return the next line without its end; raise ServerFailed at the end of the connection."""
         line = self._in.readline()
         if not line.endswith(b"\r\n"):
             raise ServerFailed("kestrelpy closed the connection")
         return line[:-2]
 
     def ask(self, request: bytes) -> bytes:
-        """Send a request; the first line of its answer."""
+        """Send a request; return the first line of its answer."""
         self.send(request)
         return self.line()
 
@@ -181,7 +181,7 @@ class Line:
         self.line()
 
     def stats(self, queue: bytes = b"") -> dict[str, str]:
-        """The facts of one queue without their prefix, or all facts."""
+        """Return the facts of one queue without their prefix, or all facts."""
         self.send(b"stats %b\r\n" % queue)
         prefix = f"queue_{queue.decode()}_" if queue else ""
         found = {}

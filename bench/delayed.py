@@ -1,13 +1,13 @@
-"""Very many delayed items: counted at once, what each takes in memory, and how late they come.
+"""Very many delayed items: the memory of each, and how late they come.
 
     a million, due in an hour or more          their memory, and a start with all of them
-    some that are due soon, one after another  who waits for them: how late is each?
+    some that are due soon, one after another  how late each reaches a waiting consumer
     10,000 sets a second into another queue    all the while
 
-Lateness is from the moment an item was due (`at=`, wall clock) to its first byte at a consumer that
-was waiting: that includes the sync of its release.
+Lateness is the time from the moment an item was due (`at=`, wall clock) to its first byte at a
+waiting consumer. It includes the sync of its release.
 
-The one rule: the clock of the daemon and that of the consumer are one machine's.
+One rule: daemon and consumer run on one machine, so they have the same clock.
 """
 
 import os
@@ -25,9 +25,9 @@ from bench.servers import ServerFailed
 
 AT_ONCE = 500  # requests sent before their answers are read
 BODY = b"x" * 100
-FAR_SECONDS = 3600  # these are not due while it is measured
+FAR_SECONDS = 3600  # these are not due while the bench runs
 SPREAD_SECONDS = 36_000
-FIRST_SECONDS = 3  # until the first of those that are
+FIRST_SECONDS = 3  # until the first of those that come due
 DUE_PER_S = 200
 SETS_PER_S = 10_000
 BATCHES_PER_S = 100
@@ -35,13 +35,13 @@ SYNC_PROBES = 200
 
 
 def delayed(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     many, seconds = bench.sizes.delayed_items, bench.sizes.delayed_seconds
     where = f"{many:,} delayed"
     sync_ms = _sync_ms(bench.parent)
     with Daemon(bench.parent, bench.python) as daemon:
         line = daemon.connect()
-        _put(line, [1.0] * 1000)  # what any use takes is there
+        _put(line, [1.0] * 1000)  # the memory that any use takes is there
         if line.ask(b"flush jobs\r\n") != b"END":
             raise ServerFailed("no flush")
         before, began = daemon.memory_bytes(), time.monotonic()
@@ -79,7 +79,7 @@ def delayed(bench: Bench) -> list[Figure]:
 
 
 def _put(line: Line, dates: Iterable[float]) -> None:
-    """An item for each of these dates (unix seconds)."""
+    """Store an item for each of these dates (unix seconds)."""
     some: list[bytes] = []
     for date in dates:
         some.append(b"set jobs/at=%.3f 0 0 %d\r\n%b\r\n" % (date, len(BODY), BODY))
@@ -97,7 +97,7 @@ def _say(line: Line, requests: list[bytes]) -> None:
 
 
 def _lateness(daemon: Daemon, line: Line, seconds: float) -> tuple[list[float], float]:
-    """How late each of many small delays came, in ms, and how many sets a second there were."""
+    """Return how late each of many small delays came, in ms, and the sets a second meanwhile."""
     ends = threading.Event()
     sets: list[float] = []
     storing = threading.Thread(target=_store, args=(daemon, ends, sets))
@@ -121,7 +121,7 @@ def _lateness(daemon: Daemon, line: Line, seconds: float) -> tuple[list[float], 
 
 
 def _store(daemon: Daemon, ends: threading.Event, sets: list[float]) -> None:
-    """10,000 sets a second into another queue until the end; how many there were, in `sets`."""
+    """Send 10,000 sets a second into another queue until the end; count them in `sets`."""
     line, size = daemon.connect(), SETS_PER_S // BATCHES_PER_S
     batch = b"set others 0 0 %d\r\n%b\r\n" % (len(BODY), BODY) * size
     began, done = time.monotonic(), 0
@@ -136,7 +136,7 @@ def _store(daemon: Daemon, ends: threading.Event, sets: list[float]) -> None:
 
 
 def _sync_ms(folder: Path) -> float:
-    """Median time of an append of 100 bytes and its sync, here and now."""
+    """Return the median time of an append of 100 bytes and its sync now."""
     times = []
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         for _ in range(SYNC_PROBES):

@@ -1,9 +1,9 @@
-"""What a sync costs: many queues written at once, slow disks, one client, large items.
+"""The cost of a sync: many queues written at once, slow disks, one client, large items.
 
 A slow disk is simulated: `slow_sync.c` makes each sync of a program take a fixed time, for every
 server alike. Each server has the same load in turns, on queues that the round before has grown.
 
-The one rule: a ratio is taken within a round; what is shown is the median over the rounds.
+One rule: a ratio is taken within a round; the table shows the median over the rounds.
 """
 
 import os
@@ -29,12 +29,12 @@ _IN_TURN = {"KESTRELPY_QUEUE_DEFAULTS_SYNC_IN_TURN": "true"}  # Redis has no use
 
 
 def missing(name: str) -> str | None:
-    """One sentence if this scenario cannot be measured here."""
+    """Return one sentence if this scenario cannot be measured here."""
     return REDIS.missing() if name in ("slow", "one", "bodies") else None
 
 
 def build(out: Path = OUT) -> Path:
-    """Compile slow_sync.c; raises LoadFailed with the compiler's words."""
+    """Compile slow_sync.c; raise LoadFailed with the compiler's words."""
     made = out / "slow_sync.so"
     if made.exists() and made.stat().st_mtime > SOURCE.stat().st_mtime:
         return made
@@ -56,7 +56,7 @@ def build(out: Path = OUT) -> Path:
 
 
 def many(bench: Bench) -> list[Figure]:
-    """As many queues as connections, against one queue for all of them."""
+    """Compare as many queues as connections with one queue for all of them."""
     count = bench.sizes.spread_queues
     where = f"{count:,} queues written at once"
     rates, tails = [], []
@@ -78,7 +78,7 @@ def many(bench: Bench) -> list[Figure]:
 
 
 def slow(bench: Bench) -> list[Figure]:
-    """Sets with 5 ms a sync, beside Redis."""
+    """Compare sets with 5 ms a sync with Redis."""
     extra = {"LD_PRELOAD": str(build()), "SLOW_SYNC_US": str(int(SYNC_MS * 1000))}
     figures = []
     for connections in SLOW_CONNECTIONS:
@@ -96,7 +96,7 @@ def slow(bench: Bench) -> list[Figure]:
 
 
 def one(bench: Bench) -> list[Figure]:
-    """Sets of one connection on the disk as it is, beside Redis."""
+    """Compare sets of one connection on the disk as it is with Redis."""
     where = "one connection"
     pairs = _beside_redis(bench, 1, where, {})
     in_turn = _beside_redis(bench, 1, f"{where}, sync_in_turn", _IN_TURN)
@@ -107,7 +107,8 @@ def one(bench: Bench) -> list[Figure]:
 
 
 def bodies(bench: Bench) -> list[Figure]:
-    """Bodies of 64 KiB beside Redis; small items beside ten of 1 MiB a second, and alone."""
+    """Compare bodies of 64 KiB with Redis, and small items alone with small items during large
+    ones: ten of 1 MiB a second."""
     where = f"{LARGE_BYTES >> 10} KiB, {LARGE_CONNECTIONS} connections"
     pairs = _beside_redis(bench, LARGE_CONNECTIONS, where, {}, LARGE_BYTES)
     tails, crowd = [], "small items beside ten of 1 MiB a second"
@@ -129,7 +130,7 @@ def bodies(bench: Bench) -> list[Figure]:
 
 @contextmanager
 def _large_items(port: int) -> Iterator[None]:
-    """Meanwhile a client stores ten items of 1 MiB a second in a queue of its own."""
+    """Have a client store ten items of 1 MiB a second in a queue of its own."""
     over = threading.Event()
     failures: list[str] = []
 
@@ -156,7 +157,7 @@ def _large_items(port: int) -> Iterator[None]:
 def _beside_redis(
     bench: Bench, connections: int, where: str, extra: dict[str, str], body_bytes: int = 100
 ) -> Sequence[tuple[Result, Result]]:
-    """The results of each round: ours, and Redis's."""
+    """Return the results of each round: ours, and those of Redis."""
     pairs = []
     with (
         started(Kestrelpy(python=bench.python), bench.parent, extra) as port,

@@ -1,9 +1,9 @@
-"""The other ceiling: what a Python server can answer at most, with no queue and no disk.
+"""The other ceiling: the most that a Python server can answer, with no queue and no disk.
 
 It finds the ends of requests, keeps the last body, and answers at once: `set` with STORED, `mg`
-with that body. So it costs what uvloop and the least parsing cost.
+with that body. So it costs no more than uvloop and the least parsing.
 
-The one rule: it does nothing that a real server could leave out.
+One rule: it does nothing that a real server could leave out.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import uvloop
 class Echo(asyncio.Protocol):
     """One connection."""
 
-    body = b""  # the last one that any connection stored
+    body = b""  # the last body that any connection stored
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None

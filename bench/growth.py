@@ -1,9 +1,8 @@
-"""`python -m bench backlog|spark|attackers|stalls|http|disk|fleet [--quick] [--only NAMES]`: what a
-backlog costs, what Spark does with journals and servers, what a client notices beside a bad one,
-how long one operation holds up the others, what HTTP does, what a sync costs, and what a fleet
-costs.
+"""`python -m bench backlog|spark|attackers|stalls|http|disk|fleet [--quick] [--only NAMES]`: the
+cost of a backlog, the speed of Spark over journals and servers, the effect of a bad client on the
+others, the stall of one operation, the speed of HTTP, the cost of a sync, and that of a fleet.
 
-The one rule: a scenario that fails is a sentence in the report, and the others go on.
+One rule: a scenario that fails becomes a sentence in the report, and the others go on.
 """
 
 import argparse
@@ -130,7 +129,7 @@ def arguments(name: str, words: Sequence[str]) -> argparse.Namespace:
 
 
 def lacking(name: str) -> str | None:
-    """What a scenario needs and this machine has not, as a sentence; None: nothing."""
+    """Return a sentence about what a scenario needs and this machine lacks; None: nothing."""
     if name in SPARK:
         return tables.missing()
     if name in FLEET:
@@ -142,7 +141,7 @@ def lacking(name: str) -> str | None:
 
 
 def measure(bench: Bench, names: Sequence[str]) -> tuple[list[Figure], list[str]]:
-    """The figures of these scenarios, and a sentence for each that could not be measured."""
+    """Return the figures of these scenarios, and a sentence for each that could not be measured."""
     figures: list[Figure] = []
     notes: list[str] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Hand-off along a chain of three queues, beside plain durable sets, in turns.
+"""Hand-off along three queues, compared with plain durable sets, in turns.
 
     set    a set into a queue of its own: on disk before the answer
     hand   get Q/open, then set Q-2/confirm ... Q-2 to Q-3: stored and confirmed before the answer;
@@ -7,8 +7,8 @@
 Half of the connections serve the first queue, half the second; both are filled before the clock
 starts.
 
-The one rule: a ratio is taken within a round, the turns right one after the other, every other
-round backwards, and the median over the rounds counts.
+One rule: a ratio is taken within a round, the turns follow each other at once, every other round
+runs backwards, and the median over the rounds counts.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ PLAIN = "plain"
 
 
 def handoff(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     count, rounds = bench.sizes.active_keys, bench.sizes.rounds
     rates: dict[str, list[float]] = {"set": [], "hand": []}
     with Daemon(bench.parent, bench.python) as daemon:

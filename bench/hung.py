@@ -1,9 +1,9 @@
-"""A sync that hangs: the longest anybody else has to wait.
+"""A sync that hangs: the longest wait of any other client.
 
 strace holds every sync of one queue's segment. Meanwhile its peek, stats, and other queues' sets,
 opens and confirms are asked one after the other, each timed.
 
-The one rule: what counts is the worst answer, not the median.
+One rule: the worst answer counts, not the median.
 """
 
 import shutil
@@ -21,14 +21,14 @@ PAUSE_S = 0.005
 
 
 def missing() -> str | None:
-    """One sentence if it cannot be measured here."""
+    """Return one sentence if it cannot be measured here."""
     if shutil.which("strace") is None:
         return "strace is not installed (Debian package strace); the hung sync is left out."
     return None
 
 
 def hung(bench: Bench) -> list[Figure]:
-    """The worst answers."""
+    """Return the worst answers."""
     seconds = bench.sizes.hang_seconds
     where = f"a sync hangs for {seconds:g} s"
     with Daemon(bench.parent, bench.python) as daemon:
@@ -65,7 +65,7 @@ def hung(bench: Bench) -> list[Figure]:
 
 
 def _worst(line: Line, until: float) -> dict[str, float]:
-    """The longest each kind of request took, in ms."""
+    """Return the longest time of each kind of request, in ms."""
     asked: dict[str, Callable[[], None]] = {
         "worst peek of its queue": lambda: _value(line, b"get slow/peek\r\n"),
         "worst stats": lambda: _stats(line),

@@ -1,11 +1,12 @@
-"""Keys: what a hundred thousand of them cost a consumer, and what one that is blocked costs others.
+"""Keys: the cost of a hundred thousand of them for a consumer, and of a blocked one for others.
 
     active    consume, many keys    | consume, no keys           in turns
-    blocked   take what is behind   | the same behind ten        in turns
-              100,000 of one key
+    blocked   consume the items     | the same after ten         in turns
+              after 100,000 of
+              one blocked key
 
-The one rule: a ratio is taken within a round, the turns right one after the other, every other
-round backwards, and the median over the rounds counts.
+One rule: a ratio is taken within a round, the turns follow each other at once, every other round
+runs backwards, and the median over the rounds counts.
 """
 
 import random
@@ -24,7 +25,7 @@ _SCAN_SECONDS_MAX = 120.0
 
 
 def keys(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     return [*_active(bench), *_blocked(bench), *_memory(bench)]
 
 
@@ -86,7 +87,7 @@ def _blocked(bench: Bench) -> list[Figure]:
 
 
 def _memory(bench: Bench) -> list[Figure]:
-    count = 10 * bench.sizes.blocked_items  # so many that buffers do not count
+    count = 10 * bench.sizes.blocked_items  # many, so that buffers do not count
     where = f"{count:,} waiting items of one blocked key, on disk"
     config = '[queue_defaults]\nmax_memory = "256KiB"\n'
     with Daemon(bench.parent, bench.python, config) as daemon:
@@ -99,7 +100,8 @@ def _memory(bench: Bench) -> list[Figure]:
 
 
 def _block(holder: Line, line: Line, queue: str, count: int) -> float:
-    """One item of a key is lent, and so many others of it wait: the seconds to pass them over."""
+    """Lease one item of a key while `count` others of it wait; return the seconds to pass them
+    over."""
     name = queue.encode()
     _store(line, [name + b"/key=A"])
     holder.ask(b"get " + name + b"/open\r\n")
@@ -108,13 +110,13 @@ def _block(holder: Line, line: Line, queue: str, count: int) -> float:
     began = time.monotonic()
     line.send(b"get %b/t=%ds\r\n" % (name, _SCAN_SECONDS_MAX))
     if not line.line().startswith(b"VALUE "):
-        raise ServerFailed(f"{queue}: the item behind the blocked ones was not found")
+        raise ServerFailed(f"{queue}: the item after the blocked ones was not found")
     line.rest_of_item()
     return time.monotonic() - began
 
 
 def _store(line: Line, targets: list[bytes]) -> None:
-    """One item under each of these."""
+    """Store one item under each of these."""
     for first in range(0, len(targets), AT_ONCE):
         some = targets[first : first + AT_ONCE]
         line.send(

@@ -15,7 +15,7 @@ AT_ONCE = 100  # requests sent before their answers are read
 
 def leased(bench: Bench) -> list[Figure]:
     """Return all figures."""
-    items = bench.sizes.lent_items
+    items = bench.sizes.leased_items
     where = f"{items:,} x 10 KiB leased at once"
     config = f'[server]\nmax_open_reads = {items}\n[queue_defaults]\nlease = "none"\n'
     with Daemon(bench.parent, bench.python, config) as daemon:

@@ -1,7 +1,7 @@
 """The load generator as a function: build it once, run it with bounds, read its line of JSON.
 
-The one rule: a run that failed has no figures. Whatever the generator says on its way out becomes
-a `LoadFailed` with that text.
+One rule: a run that failed has no figures. The last words of the generator become the text of a
+`LoadFailed`.
 """
 
 import json
@@ -24,7 +24,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True)
 class Load:
-    """What one run does: at least one of `ops` and `seconds` bounds it."""
+    """The task of one run: at least one of `ops` and `seconds` bounds it."""
 
     dialect: str
     port: int
@@ -40,7 +40,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Result:
-    """What one run did. An op is one item; a request is one trip to the server.
+    """The result of one run. An op is one item; a request is one trip to the server.
 
     `user_s` and `system_s` are the server's processor time, where it was measured.
     """
@@ -64,7 +64,7 @@ class Result:
 
 
 def build(out: Path = OUT) -> Path:
-    """Compile loadgen.c unless that is done; raises LoadFailed with the compiler's words."""
+    """Compile loadgen.c unless that is done; raise LoadFailed with the compiler's words."""
     binary = out / "loadgen"
     if binary.exists() and binary.stat().st_mtime > SOURCE.stat().st_mtime:
         return binary
@@ -105,7 +105,7 @@ def command_line(binary: Path, load: Load) -> list[str]:
 
 
 def run(binary: Path, load: Load) -> Result:
-    """Run one load to its end; raises LoadFailed with the generator's last words."""
+    """Run one load to its end; raise LoadFailed with the generator's last words."""
     try:
         ran = subprocess.run(
             command_line(binary, load),
@@ -122,7 +122,7 @@ def run(binary: Path, load: Load) -> Result:
 
 
 def parse(line: str) -> Result:
-    """One line of the generator's JSON as a Result."""
+    """Return one line of the generator's JSON as a Result."""
     said = json.loads(line)
     said.pop("dialect")
     return Result(**said)

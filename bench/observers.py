@@ -1,9 +1,9 @@
-"""Observers of a retained log: how fast one reads what is done, and what that costs who stores.
+"""Observers of a retained log: how fast one reads done items, and the cost for producers.
 
     alone    an observer with `n=`, from the beginning to the end
     beside   sets for a while | sets, and an observer at 50,000 items a second      in turns
 
-The one rule: every answer is looked through: its markers go on where the last one's ended.
+One rule: every answer is checked: its markers go on where those of the last one ended.
 """
 
 import socket
@@ -27,7 +27,7 @@ _CONFIG = '[queue_defaults]\nretain = "forever"\n'
 
 
 def observers(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     items, rounds = bench.sizes.retained_items, bench.sizes.rounds
     where = f"{items:,} retained items"
     rates: dict[str, list[float]] = {"alone": [], "beside": []}
@@ -60,13 +60,13 @@ def observers(bench: Bench) -> list[Figure]:
 
 
 def _sets(bench: Bench, port: int) -> float:
-    # Into another queue: what is read is the same in every turn.
+    # Into another queue, so that every turn reads the same items.
     done = bench.load("memcache-set", port, "more", seconds=bench.sizes.seconds)
     return done.ops_per_s
 
 
 def _all(port: int, items: int) -> float:
-    """From the beginning to the end; items a second."""
+    """Read from the beginning to the end; return the items a second."""
     began, observer = time.monotonic(), Observer(port)
     while observer.after < items:
         observer.read(_ONE_ANSWER)
@@ -83,7 +83,7 @@ class Observer:
         self._room = bytearray(_RECEIVE_BYTES)
 
     def read(self, most: int) -> int:
-        """So many items, one of them in any case; how many. Raises ServerFailed."""
+        """Read at most `most` items, at least one; return how many. Raises ServerFailed."""
         self._socket.sendall(b"gets %b/peek/after=%d/n=%d\r\n" % (QUEUE, self.after, most))
         parts, tail = [], b""
         while not tail.endswith(b"\r\nEND\r\n"):
@@ -105,7 +105,8 @@ class Observer:
 
 
 class _Paced:
-    """An observer that reads at its pace, from the beginning, and again, until it is left."""
+    """An observer that reads at a given rate, from the beginning, again and again, until the end of
+    the `with` block."""
 
     def __init__(self, port: int, items: int) -> None:
         self._observer = Observer(port)

@@ -1,13 +1,13 @@
-"""Once: what ten million remembered ids, and a million keys with versions, cost.
+"""Deduplication: the cost of ten million remembered ids, and of a million keys with versions.
 
     fill      set ids/id=<each>, pipelined, through the server, in a window that none leaves
-    checked   set with an id of its own | plain set        in turns, beside all that is remembered
+    checked   set with an id of its own | plain set        in turns, with all of them remembered
     kill -9   start                                        until it serves
 
-Memory is that of a process that has just started, without any item: what is left is what is
-remembered.
+Memory is that of a process that has just started and has no items, so it holds only the remembered
+ids and versions.
 
-The one rule: a ratio is taken within a round, the turns right one after the other, every other
+One rule: a ratio is taken within a round, the turns right one after the other, every other
 round backwards.
 """
 
@@ -30,13 +30,13 @@ dedupe_window = "30d"
 @dataclass(frozen=True)
 class _Case:
     where: str
-    named: str  # what a set that is checked begins with
+    named: str  # the begin of a set that is checked
     queue: str
     count: int
 
 
 def once(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     ids, keys = bench.sizes.once_ids, bench.sizes.once_keys
     return [
         *_measure(bench, _Case(f"{ids:,} ids in the window", "named/id=", "named", ids)),
@@ -83,7 +83,7 @@ def _measure(bench: Bench, case: _Case) -> list[Figure]:
 
 
 def _anew(daemon: Daemon, line: Line, queue: bytes) -> Line:
-    """Its items are gone, and the process is another one: what is left is what it remembers."""
+    """Remove all items and start a new process, which has only what it remembers."""
     line.ask(b"flush %b\r\n" % queue)
     line.close()
     daemon.wait_until_steady()
@@ -93,7 +93,7 @@ def _anew(daemon: Daemon, line: Line, queue: bytes) -> Line:
 
 
 def _check_first(daemon: Daemon, case: _Case) -> None:
-    """What was stored first is remembered."""
+    """Check that the first id is still remembered."""
     line = daemon.connect()
     name = case.named.encode() + b"00000001-0000000000"
     answer = line.ask(b"add %b 0 0 1\r\nx\r\n" % name)

@@ -1,10 +1,10 @@
-"""Open pages: what a hundred of them cost the daemon and its producers, and a crowd of queues.
+"""Open pages: the cost of a hundred for the daemon and its producers, and many queues.
 
     pages    100 streams of /events, half of them the overview: the daemon's share of a core while a
              setter sets, and the rate of sets of 50 connections, with them and without, in turns
     crowd    10,000 queues: the overview and the first 100 rows, as the server makes them
 
-The one rule: a figure with pages is compared with one without, in the same round.
+One rule: a figure with pages is compared with one without pages of the same round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Sets(NamedTuple):
 
 
 def pages(bench: Bench) -> list[Figure]:
-    """What open pages cost."""
+    """Return the cost of open pages."""
     idle, watched = list[float](), list[float]()
     alone, beside = list[_Sets](), list[_Sets]()
     with Daemon(bench.parent, bench.python, http_port=free_port()) as daemon:
@@ -69,7 +69,7 @@ def pages(bench: Bench) -> list[Figure]:
 
 
 def crowd(bench: Bench) -> list[Figure]:
-    """How long the server makes the first views of many queues."""
+    """Return how long the server takes for the first views of many queues."""
     took: dict[str, list[float]] = {view: [] for view in VIEWS}
     with Daemon(bench.parent, bench.python, _IN_MEMORY, http_port=free_port()) as daemon:
         _store(daemon, bench.sizes.queues)
@@ -131,14 +131,14 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _set(bench: Bench, daemon: Daemon) -> _Sets:
-    """Set with 50 connections as fast as it goes."""
+    """Set with 50 connections as fast as possible."""
     used = _cpu_seconds(daemon.pid)
     done = bench.load("memcache-set", daemon.port, "load", seconds=bench.sizes.web_seconds)
     return _Sets(done.ops_per_s, (_cpu_seconds(daemon.pid) - used) / max(done.ops, 1))
 
 
 def _wait_for(count: Any, wanted: int) -> None:
-    """Wait until so many streams have had their first view."""
+    """Wait until the wanted number of streams have had their first view."""
     until = time.monotonic() + OPEN_LIMIT_S
     while count.value < wanted:
         if time.monotonic() > until:
@@ -147,7 +147,7 @@ def _wait_for(count: Any, wanted: int) -> None:
 
 
 def _streams(port: int, count: Any) -> None:
-    """Open the streams, and read whatever comes."""
+    """Open the streams, and read all that they send."""
     lines = [HttpLine(port) for _ in range(STREAMS)]
     for number, line in enumerate(lines):
         line.send(request("GET", f"/events?view={VIEWS[number % len(VIEWS)]}"))

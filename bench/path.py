@@ -2,11 +2,11 @@
 
     the kernel counts, or valgrind ──▶ N rounds, 3 N rounds ──▶ the difference, over the requests
 
-Fifty connections send a request at once, or `--depth` of them each, and the next when all are
-answered: `path_load.py`. Instructions are the same on a busy machine; times are not. Those of the
-kernel and of uvloop's sockets are not among them.
+Fifty connections send one request each (or `--depth` requests each) at once, and the next when all
+are answered: `path_load.py`. A busy machine changes times, but not instructions. Those of the
+kernel and of uvloop's sockets are not counted.
 
-The one rule: a figure is a difference, so that neither the start nor the measuring is in it.
+One rule: a figure is a difference, so it contains neither the start nor the measuring.
 """
 
 import argparse
@@ -71,11 +71,11 @@ class Load:
         self._log.close()
 
     def count(self) -> int:
-        """Return the instructions so far; -1: nobody counts them."""
+        """Return the instructions so far; -1: they are not counted."""
         return self._counted
 
     def run(self, name: str, rounds: int) -> None:
-        """Send so many rounds of requests."""
+        """Send this many rounds of requests."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{name} {rounds}\n")
         self.process.stdin.flush()
@@ -107,7 +107,7 @@ class Load:
 
 
 class ValgrindLoad(Load):
-    """The same, some fifty times slower, where the kernel counts nothing: callgrind counts."""
+    """The same where the kernel counts nothing: callgrind counts, some fifty times slower."""
 
     def __init__(self, python: str, place: Path, depth: int = 1) -> None:
         out = f"--callgrind-out-file={place}/callgrind.out"

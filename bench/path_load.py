@@ -3,11 +3,11 @@ socket.
 
     read a line "set 40" ──▶ 40 rounds: each connection gets its requests ──▶ print "done 123456"
 
-A round is one request on each connection, or as many as the second argument says. The number are
-the user instructions of this process so far; -1: the kernel does not count them. It is a program of
+A round is one request on each connection, or as many as the second argument says. The number is the
+user instructions of this process so far; -1: the kernel does not count them. It is a program of
 its own, without the other modules of bench: it runs on any Python that has kestrelpy.
 
-The one rule: a turn handles what came in one round, however slowly it runs. So the clock of the
+One rule: a turn handles all requests of one round, however slowly it runs. So the clock of the
 shares stands still here.
 """
 
@@ -68,7 +68,8 @@ def still() -> float:
 async def rounds(
     connections: list[Connection], far: Far, name: str, depth: int, many: int
 ) -> None:
-    """Send a request `depth` times on each connection and wait for the replies, so many times."""
+    """Send a request `depth` times on each connection and wait for the replies; repeat `count`
+    times."""
     request = REQUESTS[name] * depth
     far.word = b"STORED" if name == "set" else b"VALUE"
     for _ in range(many):
@@ -97,7 +98,7 @@ def instructions(counter: int) -> int:
 
 
 async def main(folder: Path, depth: int) -> None:
-    """Obey the lines of standard input."""
+    """Execute the lines of standard input."""
     counter = open_counter()  # before the threads that it counts as well
     config = load_config(
         None, environ={}, overrides={("server", "data_dir"): str(folder), ("server", "port"): 0,

@@ -1,8 +1,8 @@
 """The run: every server has its turn at every cell, round after round, in one process.
 
-The one rule: figures that are compared were taken within seconds of each other. In a round, for
-each cell, the servers follow one another; every other round goes through them backwards, so that
-none always comes after the same neighbour.
+One rule: only figures taken within seconds of each other are compared. In a round, for each cell,
+the servers follow one another. Every other round goes through them backwards, so that no server
+always follows the same neighbour.
 
     round 1:  cell 1  A B C M   cell 2  A B C M   …
     round 2:  cell 1  M C B A   cell 2  M C B A   …
@@ -19,26 +19,26 @@ from bench.grid import CELLS, CONSUME, SET, Cell, Job, Line, Mode
 from bench.loadgen import Load, LoadFailed, Result
 from bench.servers import Server, ServerFailed, running
 
-MAX_FAILURES = 3  # of one server; then it is left out, so that a broken one does not eat the time
+MAX_FAILURES = 3  # of one server; then it is left out, so that a broken one does not take the time
 
 
 @dataclass
 class Run:
-    """Everything one run has found out. Failures are sentences; a failed turn has no figures."""
+    """The results of one run. Failures are sentences; a failed turn has no figures."""
 
     figures: dict[tuple[Line, str], dict[int, Result]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     def of(self, line: Line, server: str) -> dict[int, Result]:
-        """Results by round; empty when there are none."""
+        """Return the results by round; empty when there are none."""
         return self.figures.get((line, server), {})
 
 
 def turn(
     binary: Path, server: Server, cell: Cell, mode: Mode, *, parent: Path, seed: int
 ) -> dict[Job, Result]:
-    """One server's turn. Raises ServerFailed or LoadFailed."""
+    """Run one server's turn. Raises ServerFailed or LoadFailed."""
 
     def load(dialect: str, queue: str, seconds: float, ops: int | None = None) -> Result:
         user_s, system_s = daemon.processor_s()
@@ -59,7 +59,7 @@ def turn(
         user_end_s, system_end_s = daemon.processor_s()
         return replace(found, user_s=user_end_s - user_s, system_s=system_end_s - system_s)
 
-    ceiling = server.consume == "memcache-get"  # one key: nothing is used up
+    ceiling = server.consume == "memcache-get"  # one key, which no get uses up
     with running(server, parent) as daemon:
         for queue, seconds in (("warm", mode.warm_up_seconds), ("bench", mode.seconds)):
             stored = load(server.store, queue, seconds)
@@ -80,7 +80,7 @@ def run(
     say: Callable[[str], None],
     cells: Sequence[Cell] = CELLS,
 ) -> Run:
-    """All rounds of a mode; `say` gets one line of progress per turn."""
+    """Run all rounds of a mode; `say` gets one line of progress per turn."""
     found, began = Run(), time.monotonic()
     failures = {server.name: 0 for server in servers}
     turns, total = 0, mode.rounds * len(cells) * len(servers)

@@ -1,4 +1,4 @@
-"""Spark both ways: what a write, a stream and the jobs over little data cost.
+"""Spark in both directions: the cost of a write, of a stream, and of the jobs over little data.
 
     sink      rows of 200 B with ids into a daemon that syncs
     stream    an `availableNow` query over journals, and over a running daemon, 1 KiB each
@@ -6,7 +6,7 @@
     again     lifecycle, and a second run over one per cent more
     jobs      lifecycle, audit and report over 20,000 items, in a Spark that has just started
 
-The one rule: each round has its own scope or checkpoint, so no round finds its work done.
+One rule: each round has its own scope or checkpoint, so no round finds its work done.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SMALL_LIMIT_S: Final = 600.0
 
 
 def sink(bench: Bench) -> list[Figure]:
-    """Rows a second into one daemon, each synced before it counts; also into the compiled one."""
+    """Measure synced rows a second into one daemon, and into the compiled one."""
     where = f"{bench.sizes.spark_live_items:,} x {_BODY_BYTES} B with ids"
     pythons = {"sink": bench.python}
     if COMPILED.missing() is None:
@@ -74,7 +74,7 @@ def _sink_rate(bench: Bench, python: str) -> float:
 
 
 def stream(bench: Bench) -> list[Figure]:
-    """Items a second of a query over all that is there, its start and end included."""
+    """Measure items a second of a query over all items, its start and end included."""
     figures: list[Figure] = []
     kib, live = bench.sizes.spark_kib_items, bench.sizes.spark_live_items
     with in_spark() as spark, Daemon(bench.parent, bench.python, _RETAINING) as daemon:
@@ -120,7 +120,7 @@ def _stream(
 
 
 def micro(bench: Bench) -> list[Figure]:
-    """How long a micro-batch of one item takes, from one queue of a daemon to another."""
+    """Measure a micro-batch of one item, from one queue of a daemon to another."""
     took: list[float] = []
     with (
         in_spark() as spark, Daemon(bench.parent, bench.python, _RETAINING) as daemon,
@@ -166,7 +166,7 @@ def _wait(query: StreamingQuery, line: Line, items: int) -> None:
 
 
 def again(bench: Bench) -> list[Figure]:
-    """Lifecycle over everything, and over one per cent more of it."""
+    """Measure lifecycle over everything, then over one per cent more."""
     events = bench.sizes.spark_events
     silent = Progress(io.StringIO(), watched=False)
     with in_spark() as spark, archiving(bench) as daemon:
@@ -189,7 +189,7 @@ def again(bench: Bench) -> list[Figure]:
 
 
 def jobs(bench: Bench) -> list[Figure]:
-    """Three jobs over little data, in a process and a Spark of their own."""
+    """Measure three jobs over little data, in a process and a Spark of their own."""
     items = min(SMALL_ITEMS, bench.sizes.spark_live_items)
     with Daemon(bench.parent, bench.python) as daemon:
         for dialect, ops in (("set", items), ("return", items // 10), ("consume", items)):

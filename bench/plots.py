@@ -1,7 +1,7 @@
-"""Figures to pictures: throughput and latency over connections, and growth over a backlog.
+"""Plots: throughput and latency over connections, and growth over a backlog.
 
-The one rule: a picture shows what stands in the JSON file beside it, and nothing else. Without
-matplotlib there is a sentence in its place.
+One rule: a plot shows only figures that the JSON file has as well. Without matplotlib one sentence
+takes its place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TITLES = {SET: "durable set", CONSUME: "fetch and confirm"}
 
 @dataclass(frozen=True)
 class Step:
-    """One tenth of a backlog: so many items are there, and what the last tenth took."""
+    """One tenth of a backlog: the number of items so far, and the cost of the last tenth."""
 
     items: int
     sets_per_s: float

@@ -6,10 +6,10 @@
     close stdin ----------------> ends, and sends every (asked at, waited) it noted
       waits(since, until)
 
-The clock is the monotonic one, which all processes share: the parent knows by the times which waits
-belong to which of its operations.
+All processes share the monotonic clock, so the times tell the parent which waits belong to which of
+its operations.
 
-The one rule: the loop is closed. A stall of 400 ms is one wait of 400 ms, not 400 waits.
+One rule: the loop is closed. A stall of 400 ms is one wait of 400 ms, not 400 waits.
 """
 
 import gc
@@ -31,7 +31,7 @@ END_LIMIT_S: Final = 30.0
 
 @dataclass(frozen=True)
 class Wait:
-    """One answer: when it was asked for, and the seconds it took."""
+    """One answer: the time of its request, and the seconds it took."""
 
     asked_s: float
     took_s: float
@@ -81,7 +81,7 @@ class Probe:
 
 
 def main(port: int) -> None:
-    """The probe's life."""
+    """Run the probe until standard input is closed."""
     line = socket.create_connection(("127.0.0.1", port))
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     answers = line.makefile("rb")

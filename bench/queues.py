@@ -1,6 +1,6 @@
-"""Thousands of quiet queues with an item each: what each takes, and how long a start takes.
+"""Thousands of quiet queues with an item each: the cost of each, and the time of a start.
 
-The one rule: figures per queue are differences to the daemon without any.
+One rule: figures per queue are differences from a daemon without queues.
 """
 
 import time
@@ -15,7 +15,7 @@ AT_ONCE = 200  # sets sent before their answers are read
 
 
 def queues(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     count = bench.sizes.queues
     where = f"{count:,} queues"
     with Daemon(bench.parent, bench.python) as daemon:

@@ -1,10 +1,10 @@
-"""Three nodes of RabbitMQ, whose quorum queues are on all of them.
+"""Three nodes of RabbitMQ; their quorum queues are on all of them.
 
 A confirm of a publishing, and the end of a lease, are on the disks of two nodes: a quorum queue
 syncs its log before it answers, and has no setting that says otherwise.
 
-The one rule: the nodes live in a folder and on loopback ports of their own, with a cookie and a
-name server (epmd) of their own, and are gone when the `with` block ends, however it ends.
+One rule: the nodes have their own folder, loopback ports, cookie and name server (epmd). All are
+gone when the `with` block ends, however it ends.
 """
 
 import contextlib
@@ -30,27 +30,27 @@ _ERLANG = "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false"
 
 
 def program(name: str) -> str | None:
-    """Where one of its programs is."""
+    """Return the path of one of its programs."""
     return shutil.which(name, path=str(_PROGRAMS))
 
 
 def missing() -> str | None:
-    """One sentence if it is not installed."""
+    """Return one sentence if it is not installed."""
     if program("rabbitmq-server") and shutil.which("epmd"):
         return None
     return "rabbitmq-server is not installed (Debian package rabbitmq-server); left out."
 
 
 def version() -> str:
-    """The version of the server, by the name of its folder: to ask it starts a daemon."""
+    """Return the version from the name of its folder; asking the server would start a daemon."""
     found = sorted((_PROGRAMS.parent / "lib").glob("rabbitmq_server-*"))
     return found[-1].name.partition("-")[2] if found else "?"
 
 
 @contextlib.contextmanager
 def cluster(parent: Path) -> Iterator[int]:
-    """Three nodes that know each other; gives the port of the first one, which leads what is
-    declared there."""
+    """Run three nodes that know each other; yield the port of the first one, which leads the queues
+    that are declared there."""
     folder = parent / "rabbitmq"
     names = [f"n{number}@localhost" for number in range(1, NODES + 1)]
     ports = [free_port() for _ in names]
@@ -65,7 +65,7 @@ def cluster(parent: Path) -> Iterator[int]:
         yield ports[0]
     finally:
         for process in reversed(processes):
-            # Erlang has helpers, which are of the same group.
+            # Erlang's helper processes are in the same group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -73,7 +73,7 @@ def cluster(parent: Path) -> Iterator[int]:
 
 
 def _environment(folder: Path, epmd: int) -> dict[str, str]:
-    """What all of its programs are told; makes the folder and the cookie."""
+    """Return the environment of all its programs; make the folder and the cookie."""
     folder.mkdir()
     cookie = folder / ".erlang.cookie"
     cookie.write_text(os.urandom(16).hex())

@@ -1,6 +1,6 @@
-"""Figures to sentences: medians, ratios, goals, Markdown and JSON. No I/O, no clock.
+"""The report: medians, ratios, goals, Markdown and JSON. No I/O, no clock.
 
-The one rule: a ratio is taken within a round, between neighbours in time, and only then is the
+One rule: a ratio is taken within a round, between neighbours in time, and only then is the
 median taken over the rounds. A ratio of two medians would mix minutes.
 """
 
@@ -31,14 +31,14 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """None when there is nothing to take a median of."""
+    """Return the spread of these figures; None: there are none."""
     if not values:
         return None
     return Spread(median(values), min(values), max(values))
 
 
 def ratio(ours: Mapping[int, Result], theirs: Mapping[int, Result]) -> Spread | None:
-    """Our rate over theirs, round by round; rounds that one of the two missed do not count."""
+    """Return our rate over theirs, round by round, without rounds that one of the two missed."""
     both = sorted(ours.keys() & theirs.keys())
     return spread(
         [ours[r].ops_per_s / theirs[r].ops_per_s for r in both if theirs[r].ops_per_s > 0]
@@ -46,12 +46,12 @@ def ratio(ours: Mapping[int, Result], theirs: Mapping[int, Result]) -> Spread | 
 
 
 def compiled_over_redis(run: Run, line: Line) -> Spread | None:
-    """The rate of the compiled daemon over that of Redis."""
+    """Return the rate of the compiled daemon over that of Redis."""
     return ratio(run.of(line, COMPILED), run.of(line, "redis"))
 
 
 def verdict(goal: Goal, found: Spread | None) -> str:
-    """`reached`, `NOT reached` or `not measured`, with the goal it is about."""
+    """Return `reached`, `NOT reached` or `not measured`, with its goal."""
     wanted = f"{'' if goal.ours == OURS else goal.ours + ' '}≥ {goal.at_least:g} {goal.peer}"
     if found is None:
         return f"{wanted}: not measured"
@@ -59,7 +59,7 @@ def verdict(goal: Goal, found: Spread | None) -> str:
 
 
 def verdicts(run: Run) -> list[str]:
-    """One verdict per goal, over all lines."""
+    """Return one verdict per goal, over all lines."""
     return [said for line in LINES for said in _verdicts(run, line)]
 
 
@@ -71,16 +71,16 @@ def _verdicts(run: Run, line: Line) -> list[str]:
 
 
 def tally(run: Run) -> str:
-    """The verdicts, counted."""
+    """Return how many verdicts there are of each kind."""
     ends = [said.split(": ")[1] for said in verdicts(run)]
     kinds = ("reached", "NOT reached", "not measured")
     return ", ".join(f"{ends.count(kind)} {kind}" for kind in kinds)
 
 
 def headroom(run: Run, line: Line) -> float | None:
-    """How many times the busiest server's requests the generator gets out of memcached.
+    """Return the generator's requests to memcached over those to the busiest server.
 
-    Requests, not items: a peer that needs two trips per item asks twice as much of the generator.
+    Requests count, not items: a peer with two trips per item asks twice as much of the generator.
     """
     ceiling = _requests(run, line, CEILING)
     names = (OURS, COMPILED, *PEERS)
@@ -89,7 +89,7 @@ def headroom(run: Run, line: Line) -> float | None:
 
 
 def near_the_ceiling(run: Run) -> str:
-    """One sentence on the lines where the generator, not the server, may have set the rate."""
+    """Return a sentence on the lines where the generator, not the server, may have set the rate."""
     rooms = [room for line in LINES if (room := headroom(run, line)) is not None]
     if not rooms:
         return "It was not measured."
@@ -136,7 +136,7 @@ def ratio_table(run: Run) -> list[str]:
 
 
 def server_table(run: Run, cell: Callable[[Sequence[Result]], str]) -> list[str]:
-    """A column for each server; `cell` words its results on a line."""
+    """Return a table with a column for each server; `cell` words its results on a line."""
     heads = " | ".join(SERVERS)
     rows = [
         f"| job | body | connections | in flight | {heads} |",
@@ -149,7 +149,7 @@ def server_table(run: Run, cell: Callable[[Sequence[Result]], str]) -> list[str]
 
 
 def _cost(results: Sequence[Result]) -> str:
-    """The server's processor time for one item in microseconds: user + system."""
+    """Return the server's processor time for one item in microseconds: user + system."""
     measured = [each for each in results if each.ops and each.user_s + each.system_s]
     if not measured:
         return "–"
@@ -169,7 +169,7 @@ def _rate(results: Sequence[Result]) -> str:
 
 
 def markdown(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> str:
-    """The whole report. `about` describes the run and the machine, `notes` what was left out."""
+    """Return the report. `about` describes the run and the machine, `notes` the gaps."""
     lines = ["# Durable queues side by side", ""]
     lines += [f"- {name}: {text}" for name, text in about.items()]
     lines += [f"- **Note**: {note}" for note in (*notes, *run.failures)]
@@ -202,7 +202,7 @@ def markdown(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> str:
 
 
 def as_json(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> dict[str, object]:
-    """The same with every round's figures, for programs."""
+    """Return the same with the figures of every round, for programs."""
     return {
         "about": dict(about),
         "notes": [*notes, *run.failures],

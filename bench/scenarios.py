@@ -1,6 +1,6 @@
-"""What is measured of a backlog, and how much of it: sizes, and the goals beside each figure.
+"""The sizes of all scenarios, and the goal of each figure.
 
-The one rule: every goal stands here, with the sentence it comes from.
+One rule: every goal is here, with the sentence it comes from.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from bench.loadgen import Load, Result, run
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything."""
+    """The size of each scenario."""
 
     name: str
     small_items: int  # of 100 B
@@ -21,9 +21,9 @@ class Sizes:
     seconds: float  # of each turn of a comparison
     leases: int
     stuck_items: int
-    segment_max: str  # of the journals behind a stuck item: small, so that growth shows
+    segment_max: str  # of the journals with a stuck item: small, so that growth shows
     queues: int
-    lent_items: int  # of 10 KiB
+    leased_items: int  # of 10 KiB
     hang_seconds: float
     spark_kib_items: int  # of 1 KiB, in a journal
     spark_items: int  # of 100 B
@@ -40,7 +40,7 @@ class Sizes:
     once_keys: int
     retained_items: int  # of 100 B
     fanout_items: int
-    attack_seconds: float  # alone, and beside each attacker
+    attack_seconds: float  # alone, and with each attacker
     main_job_lines: int
     stall_scale: float  # of the sizes in the tables of stalls
     web_rounds: int
@@ -68,11 +68,11 @@ TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5,
 
 
 class Goals:
-    """What is wanted. Memory is above that of the empty daemon."""
+    """The goals. Memory is counted above that of the empty daemon."""
 
     memory_mib = 150.0
     peak_memory_mib = 150.0
-    # A backlog on disk slows down nobody who stores, and little whoever drains it.
+    # A backlog on disk does not slow down producers, and consumers only a little.
     set_ratio = 0.9
     drain_ratio = 0.7
     # Messages a second over one HTTP connection, 20 a request.
@@ -95,7 +95,7 @@ class Goals:
     queue_memory_kib = 10.0
     queue_disk_kib = 128.0
     queue_files = 500.0
-    # "A disk that hangs stops nobody": the loop's own turns, with strace at work.
+    # "A disk that hangs stops nobody": the turns of the loop itself, with strace running.
     answer_ms = 50.0
     # Spark: rows a second from one partition, and into Parquet.
     spark_over_json = 1.2
@@ -103,36 +103,36 @@ class Goals:
     spark_100b = (1_000_000.0, 700_000.0)
     spark_live = 100_000.0
     spark_audit_s = 25.0
-    # Spark both ways.
+    # Spark in both directions.
     spark_sink = 60_000.0
     spark_stream = 250_000.0
     spark_stream_live = 100_000.0
     spark_batch_ms = 250.0
     spark_again = 0.2
     spark_small_s = 15.0
-    # Each trip by token against the same by connection.
+    # Each trip by token over the same trip by connection.
     token_ratio = 0.7
     # A delayed item's memory, and how late it comes beside a sync.
     delayed_bytes = 150.0
     late_ms = 50.0
-    # Many keys beside none; behind many items of a blocked key as behind ten; the memory of a
-    # waiting item with a key.
+    # Many keys over none; after many items of a blocked key over after ten; the memory of a waiting
+    # item with a key.
     key_ratio = 0.8
     blocked_ratio = 0.9
     blocked_bytes = 48.0
     # An observer of a retained log with `n=`, alone and beside sets.
     observed_items = 150_000.0
     observed_ratio = 0.8
-    # A hand-off, its fetch included, beside a plain durable set.
+    # A hand-off, its fetch included, over a plain durable set.
     handoff_ratio = 0.4
     # Remembered ids, and keys with versions.
     once_bytes = 64.0
     once_ratio = 0.65
     once_start_s = 10.0
-    # A set with ten children, and the disk of its items, beside none and one.
+    # A set with ten children over one without; the disk of its items over that with one child.
     fanout_ratio = 0.9
     fanout_disk = 1.05
-    # What a client notices beside a bad one (waits: `answer_ms`), and what that leaves.
+    # The effect of a bad client on another (waits: `answer_ms`), and the memory that is left.
     attack_ratio = 2.0
     left_mib = 64.0
     main_job_ratio = 3.0
@@ -142,7 +142,7 @@ class Goals:
     spread_ratio = 0.3
     spread_p99 = 10.0
     large_ratio = 1.0  # MB/s of 64 KiB bodies, against Redis
-    large_p99 = 3.0  # of small items beside ten of 1 MiB a second, over alone
+    large_p99 = 3.0  # of small items during ten of 1 MiB a second, over alone
     slow_ratio = 1.1
     slow_p99_syncs = 3.0
     # A fleet on three nodes, over the local disk, and over a table with SKIP LOCKED.
@@ -161,7 +161,7 @@ class Goals:
 
 @dataclass(frozen=True)
 class Bench:
-    """What every scenario is given."""
+    """The means of every scenario."""
 
     binary: Path
     parent: Path
@@ -181,7 +181,7 @@ class Bench:
         in_flight: int = 1,
         seed: int = 1,
     ) -> Result:
-        """One run of the load generator with 50 connections, in words of `Load`."""
+        """Run the load generator with 50 connections, in words of `Load`."""
         wanted = Load(
             dialect, port, connections=50, in_flight=in_flight, body_bytes=body_bytes, ops=ops,
             seconds=seconds, seed=seed, queue=queue, time_limit_s=3500.0,

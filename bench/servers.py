@@ -1,7 +1,7 @@
-"""The daemons: how each one is started, known to be ready, spoken to and stopped.
+"""The daemons: how each one is started, found ready, and stopped.
 
-The one rule: every daemon lives in a folder and on a loopback port of its own, and is gone, folder
-and all, when its `with` block ends, however it ends.
+One rule: every daemon has its own folder and loopback port. Daemon and folder are gone when its
+`with` block ends, however it ends.
 """
 
 import os
@@ -46,17 +46,17 @@ class Server(Protocol):
     def settings(self) -> str: ...
 
     def missing(self) -> str | None:
-        """One sentence if it cannot be run here, with the Debian package that helps."""
+        """Return why it cannot run here, and the Debian package that helps; None: it can."""
 
     def command(self, folder: Path, port: int) -> list[str]: ...
 
     def listening(self, port: int, output: str) -> int | None:
-        """The port once the daemon is ready, None before; `output` is all it has said."""
+        """Return the port once the daemon is ready, None before; `output` is all it has printed."""
 
 
 @dataclass(frozen=True)
 class DebianServer:
-    """A daemon from a Debian package: told its port, ready as soon as the port accepts."""
+    """A daemon from a Debian package. It gets its port, and is ready when the port accepts."""
 
     name: str
     program: str
@@ -83,7 +83,7 @@ class DebianServer:
 
 @dataclass(frozen=True)
 class Kestrelpy:
-    """Our daemon on its defaults: it picks its ports and says so before it says `ready`."""
+    """Our daemon on its defaults. It picks its ports, prints them, and then prints `ready`."""
 
     name: str = "kestrelpy"
     store: str = "memcache-set"
@@ -106,9 +106,10 @@ class Kestrelpy:
 
 
 KESTRELPY = Kestrelpy()
-# The same source, if `make compile` has run: it has its turns beside the pure one.
+# The same source compiled, if `make compile` has run. It has turns of its own.
 COMPILED = Kestrelpy("compiled", python=str(ROOT / "build/compiled/.venv/bin/python"))
-# Redis rewrites its log in the background, on a core the others need: left off, in its favour.
+# Redis would rewrite its log in the background, on a core that the others need. That is off, which
+# favours Redis.
 REDIS = DebianServer(
     name="redis",
     program="redis-server",
@@ -162,7 +163,7 @@ ECHO = EchoServer()
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on at this moment."""
+    """Return a loopback port that is free at this moment."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port: int = s.getsockname()[1]
@@ -170,7 +171,7 @@ def free_port() -> int:
 
 
 def file_system(folder: Path) -> str:
-    """The type of the file system a folder is on, as the kernel names it."""
+    """Return the type of the file system of a folder, as the kernel names it."""
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         point, fs = line.split()[1:3]
@@ -205,7 +206,7 @@ def _command(server: Server, folder: Path, port: int) -> list[str]:
 
 
 def environment(python: str = sys.executable) -> dict[str, str]:
-    """Ours without kestrelpy's settings: what is measured are the defaults.
+    """Return our environment without settings of kestrelpy, so that the defaults are measured.
 
     Our own Python runs this tree; another one runs the kestrelpy that is installed for it.
     """
@@ -233,7 +234,7 @@ class Running:
 def started(
     server: Server, parent: Path, extra: Mapping[str, str] | None = None
 ) -> Iterator[int]:
-    """Run a daemon as `running` does; gives its port. Raises ServerFailed."""
+    """Run a daemon as `running` does; yield its port. Raises ServerFailed."""
     with running(server, parent, extra) as found:
         yield found.port
 
@@ -263,7 +264,7 @@ def running(
         try:
             yield Running(_wait_ready(server, process, port, log), process.pid)
         finally:
-            process.kill()  # its folder goes next: there is nothing to be polite about
+            process.kill()  # its folder is removed next, so a clean stop is not needed
             process.wait()
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""`python -m bench stalls`: the longest wait of another client beside one costly operation.
+"""`python -m bench stalls`: the longest wait of another client during one costly operation.
 
     begin      once per daemon: the state that all rounds share
     prepare    before each round: the state that the operation uses up
@@ -8,7 +8,7 @@ A probe asks `version` every millisecond from a process of its own. Each round g
 in an idle second before `run`, and its worst from the beginning of `run` until a little after its
 answer, so that work put off by the answer counts. The median over the rounds is shown.
 
-The one rule: an operation is one `Operation` in a table. `bench/stalls_server.py` has those of the
+One rule: an operation is one `Operation` in a table. `bench/stalls_server.py` has those of the
 server, `bench/stalls_queue.py` those of a queue, `bench/stalls_http.py` those of HTTP.
 """
 
@@ -25,14 +25,14 @@ from bench.scenarios import Bench, Goals
 from bench.servers import ServerFailed, free_port
 
 IDLE_S: Final = 1.0
-# What an answer leaves to be done (a snapshot, a removal, a wake-up) begins within this.
+# Work that an answer leaves for later (a snapshot, a removal, a wake-up) begins within this time.
 AFTER_S: Final = 0.3
 AT_ONCE: Final = 200  # requests sent before their answers are read
 COUNT_MIN: Final = 20
 
 
 class Stage:
-    """One running daemon, one connection to it, and how much of everything."""
+    """One running daemon, one connection to it, and the scale of the run."""
 
     def __init__(self, bench: Bench, daemon: Daemon) -> None:
         self.bench = bench
@@ -40,16 +40,16 @@ class Stage:
         self.line: Line = daemon.connect()
 
     def count(self, full: int) -> int:
-        """So many of what a full run has `full` of."""
+        """Return the number for this run; a full run has `full`."""
         return scaled(self.bench, full)
 
     def fill(self, queue: str, items: int, body_bytes: int = 26) -> None:
-        """Store so many items in a queue, with the load generator."""
+        """Store items in a queue, with the load generator."""
         self.bench.load("memcache-set", self.daemon.port, queue, ops=items,
                         body_bytes=body_bytes, in_flight=64)  # fmt: skip
 
     def say(self, requests: list[bytes], answer: bytes) -> None:
-        """Send all requests, many at once; raise ServerFailed unless each is answered so."""
+        """Send all requests, many at once; raise ServerFailed unless each has this answer."""
         for first in range(0, len(requests), AT_ONCE):
             some = requests[first : first + AT_ONCE]
             self.line.send(b"".join(some))
@@ -57,7 +57,7 @@ class Stage:
                 self.expect(request, answer)
 
     def ask(self, request: bytes, answer: bytes) -> None:
-        """Send one request; raise ServerFailed unless it is answered so."""
+        """Send one request; raise ServerFailed unless it has this answer."""
         self.line.send(request)
         self.expect(request, answer)
 
@@ -69,7 +69,7 @@ class Stage:
 
 
 def nothing(stage: Stage) -> None:
-    """No preparation."""
+    """Prepare nothing."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Operation:
     """One operation that could hold up the loop. `{}` in its title: `size` of them."""
 
     title: str
-    size: int  # of the state of a full run, for the title
+    size: int  # the size of the state of a full run, for the title
     run: Callable[[Stage], None]
     begin: Callable[[Stage], None] = nothing
     prepare: Callable[[Stage], None] = nothing
@@ -90,7 +90,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Round:
-    """What the probe noticed in one round; `took_s`: the operation itself."""
+    """The waits that the probe noticed in one round; `took_s`: the operation itself."""
 
     idle: list[Wait]
     during: list[Wait]
@@ -98,12 +98,12 @@ class Round:
 
 
 def scaled(bench: Bench, full: int) -> int:
-    """So many of what a full run has `full` of."""
+    """Return the number for this run; a full run has `full`."""
     return max(COUNT_MIN, round(full * bench.sizes.stall_scale))
 
 
 def stall(bench: Bench, operation: Operation) -> list[Figure]:
-    """Run an operation for all its rounds; its figures."""
+    """Run an operation for all its rounds; return its figures."""
     title = operation.title.format(f"{scaled(bench, operation.size):,}")
     wanted = min(operation.rounds, bench.sizes.rounds)
     rounds: list[Round] = []

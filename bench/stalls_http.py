@@ -1,6 +1,6 @@
 """Stalls of HTTP: the figures of very many queues, and one request for them.
 
-The one rule: as in `bench/stalls.py`: one operation, one entry.
+One rule: as in `bench/stalls.py`: one operation, one entry.
 """
 
 import http.client
@@ -14,7 +14,7 @@ ANSWER_LIMIT_S: Final = 60.0
 
 
 def _queues(stage: Stage) -> None:
-    """Queues that have stored, leased and confirmed an item, and have another."""
+    """Make queues that have confirmed one item and hold another."""
     names = [b"q%05d" % number for number in range(stage.count(QUEUES))]
     for _ in range(2):
         stage.say([b"set %b 0 0 1\r\nx\r\n" % name for name in names], b"STORED")

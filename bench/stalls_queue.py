@@ -1,6 +1,6 @@
-"""Stalls of one queue: what a single command does to very many items of it.
+"""Stalls of one queue: a single command over very many items.
 
-The one rule: as in `bench/stalls.py`: one operation, one entry.
+One rule: as in `bench/stalls.py`: one operation, one entry.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ MILLION = 1_000_000
 OBSERVERS = 5_000
 CHILDREN = 5_000
 BLOCKED = 300_000
-PARKED = 40_000
-BODY_BYTES = 32  # the least that the load generator makes
+SHARING = 40_000
+BODY_BYTES = 32  # the smallest body that the load generator makes
 PASSING, PASSING_BYTES = 90_000, 1024
 SETS = 500
 IN_MEMORY = '[server]\nmax_memory = "2GiB"\n[queue_defaults]\nmax_memory = "1GiB"\n'
@@ -26,7 +26,7 @@ _crowd: list[Line] = []
 
 
 def _leases(stage: Stage) -> None:
-    """So many items, each lent by a token of its own."""
+    """Store items, and lease each by a token of its own."""
     count = stage.count(LEASES)
     stage.fill("q", count, BODY_BYTES)
     for first in range(0, count, SETS):
@@ -79,7 +79,7 @@ def _tell(stage: Stage) -> None:
 
 
 def _waiting(stage: Stage) -> None:
-    """Children, each with a client that waits for its next item."""
+    """Make children, each with a client that waits for its next item."""
     stage.ask(b"set q 0 0 1\r\nx\r\n", b"STORED")
     for number in range(stage.count(CHILDREN)):
         line = stage.daemon.connect()
@@ -90,7 +90,7 @@ def _waiting(stage: Stage) -> None:
 
 
 def _leases_with_keys(stage: Stage) -> None:
-    """So many items with keys of their own, each lent by a token of its own."""
+    """Store items with keys of their own, and lease each by a token of its own."""
     count = stage.count(LEASES)
     for first in range(0, count, SETS):
         some = range(first, min(first + SETS, count))
@@ -109,7 +109,7 @@ def _upto(stage: Stage) -> None:
 
 
 def _keyed(stage: Stage, key: bytes, count: int, body_bytes: int = 10) -> None:
-    """So many items of one key, the first of them lent."""
+    """Store items of one key after a leased one of that key."""
     body = b"x" * body_bytes
     request = b"set q/key=%b 0 0 %d\r\n%b\r\n" % (key, len(body), body)
     stage.ask(request, b"STORED")
@@ -129,7 +129,7 @@ def _passing(stage: Stage) -> None:
 
 
 def _consume(stage: Stage) -> None:
-    """The first consumer, who is given the item behind them all."""
+    """Open the item after all the others, as the first consumer does."""
     line = stage.daemon.connect()
     line.send(b"get q/open/t=60s\r\n")
     while line.line() != b"END":
@@ -137,9 +137,9 @@ def _consume(stage: Stage) -> None:
     line.close()
 
 
-def _parked(stage: Stage) -> None:
-    """As many as there may be, all of which share a value with one that is lent."""
-    count = stage.count(PARKED)
+def _blocked_by_any(stage: Stage) -> None:
+    """Fill the queue with items that share a value of their key with a leased one."""
+    count = stage.count(SHARING)
     settings = (
         b'key_match = "any"\ndiscard_old_when_full = true\nmax_items = %d\n' % (count + 1)
     )
@@ -154,7 +154,7 @@ def _parked(stage: Stage) -> None:
 
 
 def _sets(stage: Stage) -> None:
-    """One by one: how long a pipeline may take is the connection's share of a turn."""
+    """Set one by one: a pipeline may take as long as the connection's share of a turn."""
     for n in range(SETS):
         stage.ask(b"set q/key=N%d 0 0 1\r\nx\r\n" % n, b"STORED")
 
@@ -191,7 +191,7 @@ OPERATIONS: dict[str, Operation] = {
         prepare=_passing, config=IN_MEMORY, is_fresh_each=True,
     ),
     "any-full": Operation(
-        "500 sets that each drop the oldest of {} that wait", PARKED, _sets, prepare=_parked,
-        is_fresh_each=True,
+        "500 sets that each drop the oldest of {} that wait", SHARING, _sets,
+        prepare=_blocked_by_any, is_fresh_each=True,
     ),
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """Stalls of the server: very many queues, children or live items, and one command.
 
-The one rule: as in `bench/stalls.py`: one operation, one entry.
+One rule: as in `bench/stalls.py`: one operation, one entry.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ def _reload(stage: Stage) -> None:
 
 
 def _create(stage: Stage) -> None:
-    """All in one write: the server reads them in one breath."""
+    """Create all in one write, which the server reads as one batch."""
     count = stage.count(PIPELINED)
     stage.line.send(b"".join(b"set q%05d 0 0 1\r\nx\r\n" % n for n in range(count)))
     for _ in range(count):
@@ -59,7 +59,7 @@ def _snapshots(stage: Stage) -> set[str]:
 
 
 def _at_work(stage: Stage) -> None:
-    """Children, each of which has leased an item."""
+    """Make children that have leased an item each."""
     _children(stage)
     names = [b"jobs+c%04d" % number for number in range(stage.count(CHILDREN))]
     for first in range(0, len(names), AT_ONCE):

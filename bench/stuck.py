@@ -1,10 +1,10 @@
-"""One item stays open at the head while work goes on behind it: the disk must not keep history.
+"""One item stays open at the head while work goes on after it: the disk must not keep history.
 
     returned   leases by the hundred thousand, opened and given back; nothing is ever confirmed
-    consumed   everything behind the stuck item is stored, fetched and confirmed
+    consumed   all items after the stuck one are stored, fetched and confirmed
 
-The one rule: used disk is compared, again and again while it runs, with 2 x what is alive then and
-four segments of the largest size there is then.
+One rule: used disk is compared, again and again during the run, with twice the bytes that are
+alive then and four segments of the largest size of that moment.
 """
 
 import threading
@@ -23,7 +23,7 @@ SAMPLE_S = 0.1
 
 
 class Watch:
-    """Looks at the disk while something else goes on."""
+    """A watch of the disk while something else goes on."""
 
     def __init__(self, daemon: Daemon, queue: bytes) -> None:
         self._daemon = daemon
@@ -33,7 +33,7 @@ class Watch:
         self.used: list[int] = []
 
     def look(self) -> None:
-        """One sample. Alive is what is ready or lent."""
+        """Take one sample. Ready and leased items are alive."""
         facts = self._line.stats(self._queue)
         items = int(facts["items"]) + int(facts["leased"])
         allowed = 2 * items * (BODY_BYTES + RECORD_BYTES) + 4 * self._daemon.largest_segment_bytes()
@@ -42,7 +42,7 @@ class Watch:
 
     @contextmanager
     def during(self) -> Iterator[None]:
-        """Look again and again until the end of the block, and once more."""
+        """Take samples until the end of the block, and one more."""
         over = threading.Event()
 
         def look_repeatedly() -> None:
@@ -60,7 +60,7 @@ class Watch:
 
 
 def stuck(bench: Bench) -> list[Figure]:
-    """Both scenarios."""
+    """Return the figures of both scenarios."""
     config = (
         f'[journal]\nsegment_max = "{bench.sizes.segment_max}"\n'
         '[queue_defaults]\nlease = "none"\nmax_attempts = "none"\n'

@@ -1,13 +1,13 @@
-"""Spark over journals and live servers: what reading, writing out and auditing cost.
+"""Spark over journals and live servers: the cost of reading, writing Parquet and auditing.
 
     read      events of one journal in one partition, and Spark's JSON reader on the same rows
     parquet   the same journal written out
     live      one server's queue by marker while sets go on
     audit     lifecycle and audit, order included, over events of every kind
 
-The journals are those of a real daemon. What is read goes to Spark's sink that drops everything.
+The journals are those of a real daemon. The rows go to Spark's sink that drops everything.
 
-The one rule: a session is started once, warmed up once, and no figure has its start in it.
+One rule: a session is started once and warmed up once, and no figure includes its start.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _EVENTS: Final = (
 
 
 def missing() -> str | None:
-    """What the scenarios of this file need and this machine has not, as a sentence."""
+    """Return a sentence about what these scenarios need and this machine lacks; None: nothing."""
     return what_is_missing()
 
 
 @contextmanager
 def in_spark() -> Iterator[SparkSession]:
-    """A session for one scenario."""
+    """Run a session for one scenario."""
     spark = session("bench", "local[*]", {
         "spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.driver.memory": "3g",
         "spark.sql.files.maxPartitionBytes": ONE_PARTITION,
@@ -61,7 +61,7 @@ def in_spark() -> Iterator[SparkSession]:
 
 
 def read(bench: Bench) -> list[Figure]:
-    """Journals as tables, and as Parquet."""
+    """Measure journals as tables, and as Parquet."""
     figures: list[Figure] = []
     with in_spark() as spark:
         for body_bytes, goals in ((1 << 10, Goals.spark_1kib), (100, Goals.spark_100b)):
@@ -112,7 +112,7 @@ def _read_figures(
 
 
 def live(bench: Bench) -> list[Figure]:
-    """A queue read by marker from a running daemon, with and without sets beside it."""
+    """Measure a read by marker from a running daemon, with and without sets at the same time."""
     items = bench.sizes.spark_live_items
     where = f"{items:,} x 1 KiB, live"
     with in_spark() as spark, Daemon(bench.parent, bench.python) as daemon:
@@ -146,14 +146,14 @@ def live(bench: Bench) -> list[Figure]:
         beside = sum(stored) / (time.monotonic() - began)
     return [
         Figure(where, "read while sets go on", median(loaded), "/s", at_least=Goals.spark_live),
-        Figure(where, "sets beside it", beside, "/s"),
+        Figure(where, "sets at the same time", beside, "/s"),
         Figure(where, "read while nothing else goes on", median(quiet), "/s"),
     ]
 
 
 @contextmanager
 def archiving(bench: Bench) -> Iterator[Daemon]:
-    """A daemon that keeps the whole history of its queues."""
+    """Run a daemon that archives the whole history of its queues."""
     with Daemon(bench.parent, bench.python) as daemon:
         archive = daemon.place / "archive"
         archive.mkdir()
@@ -172,7 +172,7 @@ def archived(daemon: Daemon) -> tuple[str, ...]:
 
 
 def audit(bench: Bench) -> list[Figure]:
-    """Lifecycle and audit over everything that a queue went through."""
+    """Measure lifecycle and audit over the whole history of a queue."""
     third = bench.sizes.spark_events // 3
     with in_spark() as spark, archiving(bench) as daemon:
         for dialect in ("memcache-set", "memcache-return", "memcache-consume"):

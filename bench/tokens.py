@@ -1,15 +1,15 @@
-"""Leases by token, very many of them alive: each trip against the same trip by connection.
+"""Very many leases by token: each trip compared with the same trip by connection.
 
     by token        open, renew, confirm      a restart with all of them alive
     by connection   open, renew, confirm
 
-Both trips are made by one client over one connection, many requests at once; its own work is the
-same for both: what it sends is made before the clock runs. A renewal by connection writes nothing,
-so one by token is also shown against the other trip by connection that writes a record: a confirm.
+One client makes both trips over one connection, many requests at once. Its own work is the same for
+both, since it makes the requests before the clock runs. A renewal by connection writes nothing, so
+one by token is also compared with a confirm by connection, which writes a record.
 
-The one rule: a ratio is taken within a round, the trips right one after the other, every other
-round backwards, and the median over the rounds counts. A trip of a round takes a tenth of a second,
-which a machine that does anything else doubles: hence many rounds.
+One rule: a ratio is taken within a round, the trips follow each other at once, every other round
+runs backwards, and the median over the rounds counts. A trip of a round takes a tenth of a second,
+and twice that on a busy machine, so there are many rounds.
 """
 
 import time
@@ -28,7 +28,7 @@ LEASE = b"lease=1h"
 
 
 def tokens(bench: Bench) -> list[Figure]:
-    """All figures."""
+    """Return all figures."""
     alive, trips = bench.sizes.token_leases, bench.sizes.token_trips
     rounds = bench.sizes.token_rounds
     where = f"{alive:,} leases by token alive"
@@ -42,7 +42,7 @@ def tokens(bench: Bench) -> list[Figure]:
         bench.say(f"{where}: lent")
         took: dict[tuple[str, str], list[float]] = {}
         for number in range(rounds):
-            _fill(bench, daemon, len(WAYS) * trips)  # what is opened comes from memory
+            _fill(bench, daemon, len(WAYS) * trips)  # the opened items come from memory
             for way in WAYS if number % 2 == 0 else WAYS[::-1]:
                 for trip, seconds in _round(line, way, trips).items():
                     took.setdefault((trip, way), []).append(trips / seconds)
@@ -73,13 +73,13 @@ def _fill(bench: Bench, daemon: Daemon, items: int) -> None:
 
 
 def _ratio(took: dict[tuple[str, str], list[float]], trip: str, other: str) -> float:
-    """A trip by token over another by connection, of one round each."""
+    """Return the ratio of a trip by token to another by connection, round by round."""
     pairs = zip(took[trip, "token"], took[other, "connection"], strict=True)
     return median(by_token / by_connection for by_token, by_connection in pairs)
 
 
 def _round(line: Line, way: str, trips: int) -> dict[str, float]:
-    """So many of each trip: open all, renew all, confirm all; the seconds each took."""
+    """Open all, renew all and confirm all; return the seconds of each."""
     began = time.monotonic()
     numbers = _open(line, way, trips)
     opened = time.monotonic()
@@ -95,7 +95,7 @@ def _round(line: Line, way: str, trips: int) -> dict[str, float]:
 
 
 def _open(line: Line, way: str, count: int) -> list[int]:
-    """Lend so many; their tokens."""
+    """Lease `count` items; return their tokens."""
     request = b"gets %b/open%b\r\n" % (QUEUE, b"/" + LEASE if way == "token" else b"")
     numbers = []
     for first in range(0, count, AT_ONCE):
@@ -111,7 +111,7 @@ def _open(line: Line, way: str, count: int) -> list[int]:
 
 
 def _say(line: Line, requests: list[bytes], answer: bytes) -> None:
-    """All of them; each must be answered so."""
+    """Send all requests; raise ServerFailed unless each has this answer."""
     for first in range(0, len(requests), AT_ONCE):
         some = requests[first : first + AT_ONCE]
         line.send(b"".join(some))

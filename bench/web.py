@@ -1,4 +1,4 @@
-"""HTTP: batches of messages, what a memcache client notices of posts and scrapes, and the start.
+"""HTTP: batches of messages, the effect of posts and scrapes on a memcache client, and the start.
 
     batches   20 messages a request: post, claim and delete at once, claim and delete one by one
     beside    2,000 posts a second from a process of their own, a setter on the memcache port
@@ -6,8 +6,8 @@
     listings  /stats.json and /admin/queues of 10,000 queues, each 1.1 s, such a setter
     start     the daemon with HTTP and without: memory, time until it is ready
 
-The one rule: one connection, one request at a time; a setter is compared with itself alone, in the
-same round.
+One rule: one connection, one request at a time; a setter is compared with the same setter alone, in
+the same round.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def request(method: str, path: str, body: object = None) -> bytes:
 
 
 def batches(bench: Bench) -> list[Figure]:
-    """Messages a second over one connection, each stored on disk before its answer."""
+    """Measure messages a second over one connection; each is on disk before its answer."""
     took: dict[str, list[float]] = {"post": [], "bulk": [], "single": []}
     with _daemon(bench) as (daemon, line):
         for _ in range(bench.sizes.web_rounds):
@@ -166,7 +166,7 @@ def _delete_each(line: HttpLine, hrefs: list[str]) -> None:
 
 
 def beside(bench: Bench) -> list[Figure]:
-    """What a setter notices of posts."""
+    """Measure the effect of posts on a setter."""
     with _daemon(bench) as (daemon, line):
         line.close()
         alone, during, posted = _in_turns(bench, daemon, _posts)
@@ -181,14 +181,15 @@ def beside(bench: Bench) -> list[Figure]:
 
 
 def scrapes(bench: Bench) -> list[Figure]:
-    """What a setter notices of a scraper, and how long one scrape takes."""
+    """Measure the effect of a scraper on a setter, and the time of one scrape."""
     with _daemon(bench) as (daemon, _):
         _make_queues(daemon, QUEUES)
         return _asked(bench, daemon, "/metrics", QUEUES)
 
 
 def listings(bench: Bench) -> list[Figure]:
-    """What a setter notices of somebody who lists many queues, and how long each answer takes."""
+    """Measure the effect of a client that lists many queues on a setter, and the time of each
+    answer."""
     with _daemon(bench) as (daemon, _):
         _make_queues(daemon, MANY_QUEUES - 1)  # the last one is the setter's
         return [
@@ -199,7 +200,7 @@ def listings(bench: Bench) -> list[Figure]:
 
 
 def _make_queues(daemon: Daemon, count: int) -> None:
-    """Store an item in each of so many queues, a hundred in flight."""
+    """Store an item in each of `count` queues, a hundred in flight."""
     line, sets = daemon.connect(), [b"set q%05d 0 0 1\r\nx\r\n" % n for n in range(count)]
     while sets:
         line.send(b"".join(sets[-100:]))
@@ -210,7 +211,7 @@ def _make_queues(daemon: Daemon, count: int) -> None:
 
 
 def _asked(bench: Bench, daemon: Daemon, path: str, count: int) -> list[Figure]:
-    """Return how long an answer takes, and what a setter notices while somebody asks."""
+    """Return the time of an answer, and the effect of these requests on a setter."""
     line, asked, each = HttpLine(daemon.http_port or 0), request("GET", path), list[float]()
     for _ in range(max(bench.sizes.web_rounds, 3)):
         time.sleep(SCRAPE_REST_S)
@@ -231,7 +232,8 @@ def _asked(bench: Bench, daemon: Daemon, path: str, count: int) -> list[Figure]:
 def _in_turns(
     bench: Bench, daemon: Daemon, other: Callable[[int, Any], None]
 ) -> tuple[list[float], list[float], float]:
-    """Return the setter's p99 alone and beside, in ms, of each round; and the other's rate."""
+    """Return the setter's p99 in ms of each round, alone and with the other client, and the rate of
+    that client."""
     line, alone, during, rates = daemon.connect(), list[float](), list[float](), list[float]()
     _setter(line, WARM_UP_S)
     for _ in range(bench.sizes.web_rounds):
@@ -308,7 +310,7 @@ def at_work(other: Callable[[int, Any], None], port: int) -> Iterator[Any]:
 
 
 def start(bench: Bench) -> list[Figure]:
-    """What HTTP costs at the start."""
+    """Measure the cost of HTTP at the start."""
     seconds: dict[bool, list[float]] = {False: [], True: []}
     memory: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(max(bench.sizes.web_rounds, 3)):

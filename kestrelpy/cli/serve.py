@@ -2,8 +2,8 @@
 
 One rule: every reason not to start is one sentence and exit code 2. With `log_format = "json"`
 every line from the first one on is JSON: the listeners and `ready` on standard output, the rest on
-standard error. Only a configuration that cannot be read is refused in plain words: what it says
-about the format is not known.
+standard error. Only a configuration that cannot be read is refused in plain words, because its
+log format is not known.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         await daemon.run()
         if daemon.membership.begins_again:
             await between.begin()
-            config = daemon.config  # with the reloads: a user who was revoked stays so
+            config = daemon.config  # with the reloads: a revoked user stays revoked
         if daemon.membership.begins_again:
             return True
         _ignore_signals()

@@ -134,7 +134,7 @@ def report(
 ) -> None:
     """Write an HTML page with rates, depth, latencies and dead letters.
 
-    The figures of its plots are beside it as CSV.
+    The figures of its plots are in the same folder, as CSV.
     """
     _check()
     from kestrelpy.spark.jobs import report as job

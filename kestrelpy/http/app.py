@@ -87,7 +87,7 @@ def _openapi_json() -> bytes:
 
 
 async def _answered(scope: Scope) -> Response:
-    """Return the answer to a request; a bug is an exception, of which the guard knows."""
+    """Return the answer to a request; a bug is an exception, which the guard handles."""
     method, path = scope["method"], scope["path"]
     found = _route(method, path)
     if found is None and method == "HEAD" and (found := _route("GET", path)) is not None:

@@ -54,7 +54,7 @@ class Call:
         self.host = host
         self.broker = host.broker
         self.holder = Holder(peer)
-        self.user: str | None = None  # None: nobody has to log in, or the path is open
+        self.user: str | None = None  # None: no login is needed, or the path is open
         self.grant: Grant | None = None  # what the sender may do; None: as `user`
         self._is_admitted = False  # True if the sender's rights may be taken from it
         self._is_revoked = False
@@ -267,8 +267,8 @@ class Call:
     # -- rights -----------------------------------------------------------------------------
 
     def admit(self, grant: Grant | None, is_open: bool) -> None:
-        """Note what the sender may do; None: nobody has to log in. `is_open`: nor ever will, for
-        this path."""
+        """Note what the sender may do; None: no login is needed. `is_open`: this path never needs
+        one."""
         self.grant, self._is_admitted = grant, not is_open
         self.user = grant.name if grant is not None else None
 

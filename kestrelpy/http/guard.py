@@ -38,8 +38,8 @@ _STREAMS: Final = b"/streams/"
 # A page of another site must not even open it: a stream stays, and there are few.
 _STREAM: Final = "/events"
 HELD_SECONDS: Final = 0.01  # until the next look whether an answer may be sent
-# While the server serves nobody.
-_BEHIND_NO_DOOR: Final = ("/ready", "/health", "/metrics", "/page/style.css")
+# The paths that are answered while the server has no data to serve.
+_ALWAYS_OPEN: Final = ("/ready", "/health", "/metrics", "/page/style.css")
 _PAGE: Final = "/"
 _LOCAL_NAMES: Final = frozenset({b"localhost"})
 
@@ -80,7 +80,7 @@ class Guard:
         if self._host.is_leaving:
             call.leave()
         began = False
-        needs_data = scope["path"] not in _BEHIND_NO_DOOR
+        needs_data = scope["path"] not in _ALWAYS_OPEN
         closed = self._host.closed if needs_data else ""
         may_answer = self._gate(connection) if needs_data and not closed else None
 

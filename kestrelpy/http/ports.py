@@ -56,7 +56,7 @@ class HttpHost(Site, Protocol):
     damage: DamageFound
     is_leaving: bool
     owner_address: str  # of the member of a fleet that serves instead; "": this one, or unknown
-    # False: nobody knows whether the data is still ours. None: nobody else can own it.
+    # False: it is not known whether the data is still ours. None: no other process can own it.
     may_answer: Callable[[], bool] | None
 
     @property

@@ -6,8 +6,8 @@
 
 Without that import, write `kestrelpy.kombu.transport://127.0.0.1:22133`: kombu imports it by name.
 
-One rule: a message is done when its lease is confirmed, and a lease that nobody confirms, renews
-or gives back ends; so no message is lost, and one may come twice.
+One rule: a message is done when its lease is confirmed. A lease that no worker confirms, renews or
+gives back expires, so no message is lost, and one may come twice.
 """
 
 from kombu.transport import TRANSPORT_ALIASES

@@ -117,7 +117,7 @@ _SETTINGS: Final[dict[str, Callable[[Any], dict[str, str]]]] = {
     "x-overflow": _overflow,  # after the lengths
 }
 _PRIORITY: Final = "x-max-priority"
-# How each queue here is: on disk, in memory as far as there is room.
+# The arguments that describe every queue here: on disk, and in memory within `max_memory`.
 _AS_IT_IS: Final[dict[str, tuple[str, ...]]] = {
     "x-queue-type": ("classic",), "x-queue-mode": ("default", "lazy"),
 }  # fmt: skip

@@ -55,7 +55,7 @@ class UrlRefused(ValueError):
 
 
 class Undeliverable(KombuError):
-    """No queue is bound to the exchange with this routing key, as far as this process knows."""
+    """This process knows of no queue that is bound to the exchange with this routing key."""
 
 
 class QueueFull(KombuError):

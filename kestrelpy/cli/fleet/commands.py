@@ -64,9 +64,9 @@ def fleet_init(
 def fleet_status(
     address: Address = None, config: ConfigFile = None, as_json: Json = False, watch: Watch = None
 ) -> None:
-    """Show who owns the data and who waits for it.
+    """Show the member that owns the data, and those that wait for it.
 
-    Exit code 1: nobody owns it now.
+    Exit code 1: no member owns it now.
     """
     from kestrelpy.cli.fleet import fleet as tools
 
@@ -84,7 +84,7 @@ def fleet_release(
     """Let the owner give the data up and a standby take over.
 
     The owner answers what it has begun, and is a standby then; it leaves the data to the others for
-    ten times its `takeover`. Exit code 1: nobody owns it.
+    ten times its `takeover`. Exit code 1: no member owns it.
     """
     from kestrelpy.cli.fleet import fleet as tools
 

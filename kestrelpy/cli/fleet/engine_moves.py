@@ -1,7 +1,7 @@
 """`kestrelpy fleet import` and `export`: a data directory moved into an engine, and out of one.
 
-One rule: what is moved is compared byte by byte, and its journals are verified, before anything
-serves it.
+One rule: before anything serves the moved files, they are compared byte by byte, and their journals
+are verified.
 """
 
 from __future__ import annotations

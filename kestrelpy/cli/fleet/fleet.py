@@ -22,7 +22,7 @@ from kestrelpy.fleet import NoPatroni, patroni_version, why_bad_patroni
 if TYPE_CHECKING:
     from journal.engine.postgres import Facts, Replica, Seat
 
-# A member that has said nothing for so many times its `takeover` is gone.
+# A member is gone if it has been silent for this many times its `takeover`.
 _GONE_AFTER: Final = 3
 _LOOK_SECONDS: Final = 0.1
 _CLAIM_SECONDS: Final = 5.0  # so long a standby has to claim what was released
@@ -84,7 +84,8 @@ def init(at: EngineAt, role: str) -> None:
 
 
 def status(at: EngineAt, as_json: bool, watch: str | None) -> None:
-    """Print who owns each slice, who waits, and how the server is; raise CommandError."""
+    """Print the owner of each slice, the members that wait, and the state of the server; raise
+    CommandError."""
     is_owned = False
 
     def draw() -> None:

@@ -71,8 +71,8 @@ def ls(at: At, queue: str, after: int, count: int, with_body: bool, as_json: boo
 
 
 def _delayed(client: Client, queue: str, most: int) -> list[dict[str, Fact]]:
-    """Return the items that have no marker yet, at most so many; the one that is due first goes
-    first."""
+    """Return at most `most` items that have no marker yet, those that are due first before the
+    others."""
     found = list[dict[str, Fact]]()
     prefix = f"queue_{queue}_delayed_"
     for name, due_ms in client.stats(f"{queue}/delayed").items() if most > 0 else ():

@@ -152,8 +152,8 @@ def _manifest(files: Files, source: str, made: list[BackedUp]) -> bytes:
 def _left_out(files: Files, source: str) -> dict[str, int | None]:
     """Return how many items the older generations have, by folder; None: it cannot be told.
 
-    KNOWN FLAW: before format 7 a deleted queue with children stayed beside the one that was made
-    again, in files of its own; those children are not in the backup, which says so.
+    KNOWN FLAW: before format 7 a deleted queue with children kept its files when a queue of its
+    name was made again. Those children are not in the backup, which says so.
     """
     every = journal_folders(files, source)
     older = sorted({*every} - {*_newest(every)})

@@ -181,8 +181,8 @@ async def get_dead(
 async def get_reasons(
     request: Request, call: Call, queue: str, limit: _Limit = 100, after: After = 0
 ) -> Response:
-    """Answer with the dead letters by reason, the largest group first; a page begins after so many
-    groups. It counts 200,000 dead letters of 10,000 reasons at most."""
+    """Answer with the dead letters by reason, the largest group first; `after` is the number of
+    groups before the page. At most 200,000 dead letters of 10,000 reasons are counted."""
     groups, is_complete = await call.run(Deaths(find_queue(call, queue)).reasons())
     some = groups[after : after + limit]
     cursor = after + limit if len(groups) > after + limit else None

@@ -200,7 +200,7 @@ class Count(Shape):
 
 
 class LeaseTold(Count, kw_only=True):
-    """What was done to a lease: of which item, whose it was, and what its holder is told."""
+    """The result of an action on a lease: its item, its holder, and what the holder is told."""
 
     item: int
     holder: str

@@ -72,7 +72,7 @@ def in_words(line: str) -> str | None:
     """Return a line of cron in words; None: there are none for it."""
     try:
         return str(get_description(line, _OPTIONS))
-    except Exception:  # of another program's reading: the line itself is shown beside it
+    except Exception:  # the library's: the line itself is shown as well
         return None
 
 

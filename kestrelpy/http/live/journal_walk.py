@@ -16,7 +16,7 @@ from kestrelpy.http.call import Call
 from kestrelpy.operations import SegmentTotals, Totals, survey, survey_segments
 
 SLICES_PER_TICK: Final = 3  # each of 200 queues, or of 1,000 queues and segments
-# Totals that nobody has watched for so long are counted anew, whole.
+# Totals that no page has watched for this long are counted anew, whole.
 _STALE_MS: Final = 60_000
 
 

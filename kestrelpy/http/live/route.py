@@ -5,7 +5,7 @@
     data: {...}
     event: end                  the server drains
 
-One rule: a stream holds no events: whoever is late gets the newest view, whole.
+One rule: a stream holds no events: a late reader gets the newest view, whole.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from kestrelpy.http.live.troubles import LEVELS
 from kestrelpy.operations import PAUSE
 
 _PER_SLICE: Final = 500
-# An order of so many queues is renewed each second, one of twice as many every other second.
+# The sort order of this many queues is renewed each second, that of twice as many every other
+# second.
 _PER_SECOND: Final = 2000
 _KEPT_MAX: Final = 200
 _SECOND_MS: Final = 1000

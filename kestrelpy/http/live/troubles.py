@@ -1,8 +1,8 @@
 """What is wrong with a queue: each trouble with its level, a sentence, and where to look.
 
     its journal failed, its disk is full, items are not readable    bad
-    paused, a key blocked, a lease that lasts, nobody asks,
-    dead letters that grow, a child abandoned                   warn
+    paused, a key blocked, a lease that lasts, no consumer asks,
+    dead letters that grow, a child abandoned                       warn
 
 A trouble is known by its code: the sentence may change with the time, `since_ms` does not.
 
@@ -66,7 +66,7 @@ def troubles_of(queue: AnyQueue, row: QueueRow, now_ms: int) -> list[Trouble]:
 
 
 def death_trouble(dead: int, died_ms: int, now_ms: int) -> Trouble | None:
-    """Return the trouble of dead letters, of which the latest died at `died_ms`."""
+    """Return the trouble of dead letters; the latest of them died at `died_ms`."""
     if not dead or now_ms - died_ms >= DIED_MS:
         return None
     letters = "1 dead letter" if dead == 1 else f"{dead} dead letters"
@@ -84,7 +84,7 @@ _STATES: Final = {
 
 
 def _is_unasked(queue: AnyQueue, row: QueueRow) -> bool:
-    """True if its items wait, and nobody has asked for one for a while."""
+    """True if its items wait, and no consumer has asked for one for a while."""
     if row.oldest_ms < UNASKED_MS or not row.ready or row.paused or row.state != "ok":
         return False
     is_read = queue.retained or queue.children  # its readers use markers, or its children

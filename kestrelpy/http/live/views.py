@@ -83,7 +83,7 @@ class Rendered(NamedTuple):
 
 
 class ViewSources(NamedTuple):
-    """What the views are made of, beside the broker."""
+    """The sources of the views, in addition to the broker."""
 
     samples: Sampler
     orders: QueueOrders

@@ -41,7 +41,7 @@ log = logging.getLogger("kestrelpy.http")
 
 STREAMS_MAX: Final = 200
 TICK_SECONDS: Final = 1.0
-# A stream that had nothing to say for so many ticks says that it is there.
+# A stream without news for this many ticks sends a sign of life.
 QUIET_TICKS: Final = 15
 _DISK_TICKS: Final = 10
 _encode: Final = msgspec.json.Encoder().encode
@@ -51,7 +51,7 @@ COMMENT: Final = b": still here\n\n"
 class Watched:
     """One view that somebody watches.
 
-    Its rule: no two states have one tick. A viewer who has seen a tick has seen the state.
+    Its rule: no two states have one tick. A page that has seen a tick has seen the state.
     """
 
     __slots__ = ("_members", "_rendered", "_whole", "before", "change", "tick", "watchers")

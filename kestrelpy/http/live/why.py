@@ -13,8 +13,8 @@ from kestrelpy.operations import list_keys, queue_facts
 
 
 def why_still(queue: AnyQueue, mode: str, now_ms: int) -> list[str]:
-    """Return why the next request for an item would get none, or why nobody gets one; empty if
-    nothing stands in its way."""
+    """Return why the next request for an item would get none, or why no consumer gets one; empty if
+    it would get one."""
     reader, row = queue.reader, figures_of(queue, now_ms)
     found = list[str]()
     if row.state not in ("ok", "damaged"):  # items that can be read are leased as before

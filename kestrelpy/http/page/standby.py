@@ -1,4 +1,4 @@
-"""The page of a process that serves nobody: why, and a link to the one that serves.
+"""The page of a process that has no data to serve: why, and a link to the one that serves.
 
 One rule: it needs no script; the browser asks again by itself.
 """

@@ -49,7 +49,7 @@ class ServerUnreachable(KestrelError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for a server, how often to retry, and who asks."""
+    """How long to wait for a server, how often to retry, and the user that asks."""
 
     connect_ms: int
     read_ms: int

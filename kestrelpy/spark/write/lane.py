@@ -50,7 +50,7 @@ class Lane:
         self.server = server
         self.stored = 0
         self.repeated = 0
-        self.was_refused = False  # for a while: what came after a refused row may stand before it
+        self.was_refused = False  # for a while: later rows may be stored before a refused one
         self._options = options
         self._building: list[bytes] = []
         self._building_bytes = 0

@@ -56,7 +56,7 @@ from kestrelpy.spark.write import (
 _AT_ONCE: Final = 500
 _NAMED_MAX: Final = 20
 _STEP_ROWS: Final = 10_000
-_ANY_ID: Final = b"0" * 32 + b"#000000"  # as long as one of content
+_ANY_ID: Final = b"0" * 32 + b"#000000"  # of the length of an id by content
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@
 
 A byte order mark is no part of the first line. Names with `.gz` or `.bz2` are read unpacked.
 
-One rule: nothing is guessed and nothing is mended: what is not as it should be is refused with the
-file and the line.
+One rule: nothing is guessed and nothing is repaired: a wrong row is refused with its file and line.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class JobCommits:
         shutil.rmtree(self.staged, ignore_errors=True)
 
     def path(self, name: str) -> str:
-        """Return the path of a file beside the state, for a job's own data."""
+        """Return the path of a file in the folder of the state, for a job's own data."""
         return os.path.join(self._place, name)
 
     def size(self, name: str) -> int:

@@ -22,7 +22,7 @@ Why a kill at any moment loses and doubles nothing:
 - The generation of each queue is compared before the commit and before the confirm, so a queue that
   was deleted and made again is never taken for the other one.
 
-One rule: what is confirmed was committed before, synced.
+One rule: an item is confirmed only after its row is committed and synced.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
     look     stats                   which queues have dead letters, on all servers
     choose   stats q/dead            by number, time of death, reason
-    move     redrive q 3,5,8 [to]    some hundred at once, at the rate; the reply: so many arrived
+    move     redrive q 3,5,8 [to]    some hundred at once, at the rate; the reply: how many arrived
 
 The server moves: its own promise is that an item is in one of the two queues, once, whatever
 crashes. If a reply is lost, the job looks at the dead letters again and asks only for those that
