@@ -51,7 +51,7 @@ LINES = tuple(Line(job, cell) for job in (SET, CONSUME) for cell in CELLS)
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal: at least this many times the peer's rate; `ours` is plain Python or the compiled daemon."""
+    """The least ratio to the peer's rate; `ours` is plain Python or the compiled daemon."""
 
     peer: str
     at_least: float

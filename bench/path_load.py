@@ -68,7 +68,7 @@ def still() -> float:
 async def rounds(
     connections: list[Connection], far: Far, name: str, depth: int, many: int
 ) -> None:
-    """Send a request `depth` times on each connection and wait for the replies; repeat `count`
+    """Send a request `depth` times on each connection and wait for the replies, `many`
     times."""
     request = REQUESTS[name] * depth
     far.word = b"STORED" if name == "set" else b"VALUE"

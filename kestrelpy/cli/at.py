@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415
-"""Where a command finds its server, how long it waits there, and who it is."""
+"""The server of a command, the time to wait for it, and the login."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class At(NamedTuple):
 
 
 def at(server: str, timeout: str) -> At:
-    """Return where a command finds its server; raise CommandError."""
+    """Return the server of a command and how to reach it; raise CommandError."""
     try:
         timeout_ms = parse_duration_ms(timeout)
     except ValueError as error:
@@ -37,7 +37,7 @@ def at(server: str, timeout: str) -> At:
 
 
 def access() -> Access:
-    """Return who the running command is; raise CommandError."""
+    """Return the login of the running command; raise CommandError."""
     from kestrelpy.wire.dial import access_of
 
     try:

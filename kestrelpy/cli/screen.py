@@ -1,4 +1,4 @@
-"""How facts look on a terminal: units, bad states in colour, and a print that repeats.
+"""Facts on a terminal: units, bad states in colour, and a print that repeats.
 
 One rule: colour and the clearing of the screen are for a terminal; a pipe gets plain text.
 NO_COLOR (set to anything) means no colour on a terminal either.

@@ -130,7 +130,7 @@ def hash_secret() -> None:
 
 
 class _BetweenDaemons:
-    """The signals that come when one daemon has ended and the next one has not begun."""
+    """The signals that come after the end of one daemon and before the start of the next."""
 
     def __init__(self) -> None:
         self._came: list[int] = []
@@ -148,7 +148,7 @@ class _BetweenDaemons:
         self._take()
 
     def end(self, daemon: Daemon) -> None:
-        """Let this daemon execute the signals that came, and those before it takes them itself."""
+        """Let this daemon execute the signals that came, and others until it takes them itself."""
         loop = asyncio.get_running_loop()
         self._heed = lambda number: loop.call_soon_threadsafe(daemon.heed, number)
         while self._came:
@@ -210,8 +210,8 @@ def _unused_signals() -> Iterator[tuple[str, int]]:
 
 
 def _say(line: str) -> None:
-    """Print a line after those of the log, in the same format. Nobody may read it: that neither
-    ends nor delays anything."""
+    """Print a line after those of the log, in the same format. If nothing reads it, the
+    process neither ends nor waits."""
     if _is_json():
         record = logging.LogRecord(log.name, logging.INFO, "", 0, line, (), None)
         line = JsonLines().format(record)

@@ -1,4 +1,4 @@
-"""Who may send which request: Basic and Bearer credentials, and the role that each path needs.
+"""Access: Basic and Bearer credentials, and the role that each path needs.
 
     Authorization: Basic base64(user:secret)        as `curl -u user:secret` sends it
     Authorization: Bearer user:secret
@@ -25,7 +25,7 @@ from kestrelpy.http.zaqar import prefix_of
 
 CHALLENGE: Final = (b"www-authenticate", b'Basic realm="kestrelpy", charset="UTF-8"')
 _SAFE: Final = frozenset({"GET", "HEAD"})
-# Who starts and stops servers asks /ready, and cannot log in; the page has a form for that.
+# Programs that start and stop servers ask /ready and cannot log in. The page has a form for that.
 _OPEN: Final = ("/ready", "/")
 _FILES: Final = "/page/"
 _QUEUES, _STREAMS, _CATEGORIES = "/queues/", "/streams/", "/categories/"
@@ -113,7 +113,7 @@ def need_of(
         return Need(Role.READ if is_safe else Role.WRITE, _queue(category))
     if path.startswith(_ADMIN_QUEUES) and not is_safe:
         name, _, rest = path.removeprefix(_ADMIN_QUEUES).partition("/")
-        if rest.startswith("leases/"):  # as for those who hold them
+        if rest.startswith("leases/"):  # as for their holders
             return Need(Role.WRITE, _queue(name))
     if path.startswith(_CATEGORIES) and is_safe:
         return Need(Role.READ, _queue(path.removeprefix(_CATEGORIES)))

@@ -190,8 +190,8 @@ class Call:
         self, want: Want, name: bytes, due_ms: int, *, dead: bool = False, after: int = 0,
         lease_ms: int = 0, grace_ms: int | None = None,
     ) -> Waiter:  # fmt: skip
-        """Wait until `due_ms` for an item, behind those who came before; return the wait that is
-        over. Raise Gone: an item that came is given back, and its attempt is not counted; raise
+        """Wait until `due_ms` for an item, after earlier waiters; return the wait that is over.
+        Raise Gone: an item that came is given back, and its attempt is not counted; raise
         ServerError if the server stops."""
         if self.is_head:
             due_ms = min(due_ms, self.host.now_ms())

@@ -24,7 +24,7 @@ _READ_MS: Final = 2
 class Taken(NamedTuple):
     """Leases of one queue with the bodies of their items, and what an answer rests on.
 
-    The bodies are kept here: the queue may drop them from memory once they are said.
+    The bodies are here because the queue may drop them from memory once the reply is made.
     """
 
     queue: AnyQueue
@@ -73,7 +73,7 @@ class LeaseTaker:
         call, until_ms = self._call, self._call.now_ms() + wait_ms
         self._leasing.check_mode()
         named = Children(call.broker, call.host).asked(self._name, call.now_ms())
-        if named is not None:  # a child misses nothing from its first mention on
+        if named is not None:  # a child gets every item from its first mention on
             await call.until_shown(named)
         try:
             await self._more(most)

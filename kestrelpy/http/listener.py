@@ -1,4 +1,4 @@
-"""The sockets of HTTP: who may connect, how large and how slow a request may be.
+"""The sockets of HTTP: limits on connections, and on the size and the time of a request.
 
     bytes ──▶ httptools ──▶ head whole? ──▶ body whole? ──▶ the application ──▶ answer
                 │ 8 KiB of URL, 32 KiB of headers, 10 s       │ 10 s without progress
@@ -56,7 +56,7 @@ log = logging.getLogger("kestrelpy.http")
 
 
 class Admission(Protocol):
-    """Who counts the connections."""
+    """The counter of the connections."""
 
     def may_enter(self) -> bool:
         """Return whether one more connection may stay, and count it."""
@@ -164,7 +164,7 @@ class HttpConnection(HttpToolsProtocol):
             self._stall = None
 
     def facts(self, now_ms: int) -> ConnectionFacts:
-        """Return what there is to say of it."""
+        """Return the facts of the connection."""
         call = self.call
         leases = len(call.holder.leases) if call is not None else 0
         holds = held_items(call.holder) if call is not None else []

@@ -151,7 +151,7 @@ class Channel(virtual.Channel):
 
     def _declare_settings(self, queue: str) -> None:
         """Give a queue the settings that its arguments mean, before its first use. If the daemon
-        refuses them, each use is refused: the queue would not be the one that was asked for."""
+        refuses them, each use is refused: the queue would have other settings."""
         settings, going = self._settings.get(queue), self._going.get(queue)
         if going is not None and time.monotonic() >= going.again_at:
             settings = going.settings

@@ -94,7 +94,7 @@ class LeaseKeeper:
                 self._changed.notify()
 
     def close(self, seconds: float) -> None:
-        """Send the ends that were asked for, for so long at most, and end the thread."""
+        """Send the ends that were asked for, for this long at most, and end the thread."""
         if os.getpid() != self._pid:
             return
         with self._changed:

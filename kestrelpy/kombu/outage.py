@@ -1,6 +1,6 @@
 """One line for a daemon that is away, however many connections notice it.
 
-    works ── the first error ──▶ away: a warning       ── more errors ──▶ away: nothing is said
+    works ── the first error ──▶ away: a warning       ── more errors ──▶ away: no line
       ▲                                                                     │
       └───────────── the first answer: how long it was away ◀───────────────┘
 

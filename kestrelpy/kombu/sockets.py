@@ -18,7 +18,7 @@ from kestrelpy.wire.refusals import LoginRefused, is_logged_out
 
 
 class Server(NamedTuple):
-    """Where the daemon is, and who this is."""
+    """The address of the daemon, and the login of this client."""
 
     address: tuple[str, int]
     access: Access = NOBODY

@@ -4,7 +4,7 @@
     fetchers      one connection a consumed queue: each waits for the next message
     leases        one connection in a thread: renewals, acknowledgements, rejections
 
-One rule: a daemon that is away for a while is waited for, not reported: leases are by token and
+One rule: the transport waits for a daemon that is away and reports nothing: leases are by token and
 outlive breaks and restarts, so kombu need not know. Only the first connection fails at once.
 """
 
@@ -63,7 +63,7 @@ class QueueFull(KombuError):
 
 
 class Transport(virtual.Transport):
-    """`kestrelpy://user:password@host:port`; what the URL does not say, the environment may."""
+    """`kestrelpy://user:password@host:port`; the environment may say what the URL does not."""
 
     Channel = Channel
     default_port = DEFAULT_PORT

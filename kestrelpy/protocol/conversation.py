@@ -62,14 +62,14 @@ class Conversation:
         self.stream: Steps = None
         self.closing = False
         self.commands = 0  # so far
-        self.is_barred = False  # True if its rights are gone, and what is under way is to end
+        self.is_barred = False  # True if its rights are gone, so that its requests under way end
         self.is_behind = False  # True if bytes have come in that are not executed yet
         self.has_overrun = False  # True if it used up its share the last time
         self.paused = False
         self._is_handing_off = False  # True if the next command waits for the reply of a hand-off
         self.is_touched = False
         self.shell: Shell | None = None
-        self.owes = False  # True if a reply was on its way when the server's door was closed
+        self.owes = False  # True if a reply was on its way when the server stopped serving
         self.wants_bytes = 0  # bytes of memory that a reply waits for
         self.last_command_ms = now_ms
         self._transfer: TransferRequest | None = None

@@ -1,4 +1,4 @@
-"""Who may send which command: memcached's ASCII authentication, and the rights of users.
+"""Access to commands: memcached's ASCII authentication, and the rights of users.
 
     set any 0 0 11        the first set of a connection carries `user password`:
     anna secret           STORED, or CLIENT_ERROR authentication failure a moment later
@@ -35,10 +35,10 @@ class Login(Protocol):
     refusal: str
 
     def give_up(self) -> None:
-        """End it: the client is gone."""
+        """End the login: the client is gone."""
 
     def note_eof(self) -> None:
-        """The client sends no more: end it if that is sensible."""
+        """Note that the client sends no more: end the login if that is sensible."""
 
 
 class LoginPort(Protocol):
@@ -105,7 +105,7 @@ class LoginGate:
 
     @property
     def is_strange(self) -> bool:
-        """True if the client has to log in and never has: it may send little."""
+        """True if the client has to log in and never did, so it may send only little."""
         return self._port.are_needed and self._grant is None
 
     @property

@@ -46,13 +46,13 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """A place in every queue: one word for all queues, except those with a place of their own."""
+    """An offset in every queue: one word for all queues, except those with one of their own."""
 
     everywhere: Offset
     named: Mapping[str, Mapping[str, Offset]] = field(default_factory=dict)
 
     def of(self, names: tuple[str, ...], queue: str) -> Offset:
-        """Return the place in a queue of the server with any of these names."""
+        """Return the offset in a queue of the server with any of these names."""
         for name in names:
             queues = self.named.get(name)
             if queues is not None and queue in queues:
@@ -90,7 +90,7 @@ class MarkerRange:
 
 
 def range_of(starting: Offset, ending: Offset, earliest: int, latest: int) -> MarkerRange:
-    """Return the range between two places in a queue with the markers `earliest` to `latest`.
+    """Return the range between two offsets in a queue with the markers `earliest` to `latest`.
 
     A starting number below the earliest means the earliest: confirmed items are not a loss. A
     number beyond the latest means the latest.

@@ -44,7 +44,7 @@ NAMES: Final = (
     "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey", "pushdown",
     "maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume",
 )  # fmt: skip
-# Only of a stream; and what a stream has no use for.
+# The options of streams alone; and those that a stream has no use for.
 STREAMS_ONLY: Final = ("maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume")
 NOT_IN_STREAMS: Final = (
     "endingMarkers", "startingTimestamp", "endingTimestamp", "pushdown",
@@ -70,7 +70,7 @@ ALL_MARKERS: Final = MarkerRange(0, NUMBER_MAX)
 
 @dataclass(frozen=True, slots=True)
 class WantedRows:
-    """What the query's comparisons leave to read; None: everything."""
+    """The rows that the query's comparisons leave to read; None: all."""
 
     servers: frozenset[str] | None = None
     queues: frozenset[str] | None = None
@@ -201,7 +201,7 @@ class Said:
 
 
 def parse_access(said: Said) -> Access:
-    """Return who the read is, with its password: executors need not have the file of it.
+    """Return the login of the read with its password: executors need not have its file.
 
     Raises KestrelError.
     """

@@ -1,7 +1,7 @@
 """The reader of servers and journals: it plans on the driver and reads on executors.
 
 With `pushdown=true` a query's comparisons narrow the read when it is planned (`PushingReader`). It
-has to be said, because Spark refuses such a reader unless
+is off by default, because Spark refuses such a reader unless
 `spark.sql.python.filterPushdown.enabled` is true.
 
     marker, timestamp     a narrower range is read
@@ -192,7 +192,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def freeze_imports() -> None:
     """Leave the modules of a worker out of the garbage collection that Spark runs after each task.
 
-    It examined them all, which took as long as reading 20 MiB of a journal.
+    That collection examined all of them, in the time of reading 20 MiB of a journal.
     """
     if TaskContext.get() is not None:
         gc.freeze()

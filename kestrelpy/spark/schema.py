@@ -28,7 +28,7 @@ MODES: Final[tuple[Mode, ...]] = ("items", "events")
 
 
 class SchemaError(ValueError):
-    """A schema names a column that there is not; the text is one sentence, then the remedy."""
+    """A schema names a column that does not exist; the text is one sentence, then the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
     options, environment ──▶ Access ──▶ connect(address, access) ──▶ a socket for requests
 
-    verbosity 0                      does the server ask who this is?
+    verbosity 0                      does the server want a login?
     CLIENT_ERROR unauthenticated     it does:
     set login 0 0 12
     anna letmein                     STORED, or CLIENT_ERROR authentication failure
 
-A Unix socket has neither: the permissions of its file say who may use it.
+A Unix socket has neither: the permissions of its file decide which users may connect.
 
 One rule: a password goes only to a server that asks for one. For any other, that `set` is an item.
 """
@@ -156,7 +156,7 @@ def context_of(access: Access) -> ssl.SSLContext | None:
     """Return the TLS context of a connection; None: it has no TLS. Raises TlsRefused."""
     try:
         return access.context() if access.tls else None
-    except ValueError as error:  # a file is gone since the start; it may come back
+    except ValueError as error:  # a file was removed since the start; it may come back
         raise TlsRefused(str(error)) from None
 
 
@@ -174,7 +174,7 @@ def login(access: Access) -> Generator[bytes, bytes, None]:
         return
     try:
         body = access.credentials()
-    except ValueError as error:  # the file is gone since the start
+    except ValueError as error:  # the file was removed since the start
         raise LoginRefused(b"CLIENT_ERROR " + str(error).encode("ascii", "replace")) from None
     line = yield b"set login 0 0 %d\r\n%b\r\n" % (len(body), body)
     if line != b"STORED":

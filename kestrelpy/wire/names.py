@@ -14,6 +14,6 @@ _NAME: Final = re.compile(rf"(?!\.{{1,2}}(\+|\Z))[!-.0-~]{{1,{NAME_BYTES_MAX}}}"
 
 
 def is_name(text: str) -> bool:
-    """True for a name of a queue or of a child, but for the places of a +: the server checks them.
+    """True for a name of a queue or of a child. The server alone checks where a + stands.
     """
     return _NAME.fullmatch(text) is not None

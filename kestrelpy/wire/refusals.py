@@ -4,7 +4,7 @@
     CLIENT_ERROR <text>    the request is refused
     SERVER_ERROR <text>    the server cannot do this now
 
-One rule: the text is the server's own, but for two that do not say what to do.
+One rule: the text is the server's own, except for two that name no remedy.
 """
 
 from __future__ import annotations

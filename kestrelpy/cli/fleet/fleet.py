@@ -1,4 +1,4 @@
-"""`kestrelpy fleet`: the tables of a fleet, and who owns what is in them.
+"""`kestrelpy fleet`: the tables of a fleet, and the owner of their data.
 
 One rule: an error is one sentence with its remedy, and no line has a password.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # A member is gone if it has been silent for this many times its `takeover`.
 _GONE_AFTER: Final = 3
 _LOOK_SECONDS: Final = 0.1
-_CLAIM_SECONDS: Final = 5.0  # so long a standby has to claim what was released
+_CLAIM_SECONDS: Final = 5.0  # a standby has this long to claim a released slice
 
 
 class EngineAt(NamedTuple):
@@ -38,7 +38,7 @@ class EngineAt(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its address, to be printed."""
+        """Its address, for people."""
         return name_of(self.address)
 
 

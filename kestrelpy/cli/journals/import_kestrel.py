@@ -112,7 +112,7 @@ def bring_in(
     files: Files, request: ImportRequest, unix_ms: int, watching: Watching,
     disk: Files | None = None,
 ) -> ImportReport:  # fmt: skip
-    """Import the queues, or say what there is with `dry_run`; return what became of each.
+    """Import the queues, with `dry_run` only look; return what became of each.
 
     SRC is read through `disk`. Raise CommandError, JournalError or OSError; queues imported until
     then stay. Blocks.

@@ -30,7 +30,7 @@ ITEM_BYTES_MAX: Final = FRAME_BYTES_MAX - (1 << 16)  # a frame has a header and 
 _PUT: Final = int(Kind.PUT)
 _MS_MAX: Final = (1 << 53) - 1
 _EXPIRES: Final = int(Tag.EXPIRES_MS)
-# So much is in memory before it is written, so much is written before it is synced.
+# The bytes in memory before a write, and the bytes written before a sync.
 _WRITE_BYTES: Final = 4 << 20
 _WRITE_ITEMS: Final = 10_000
 _SYNC_BYTES: Final = 64 << 20

@@ -23,7 +23,7 @@ router: Final = Router("admin: actions", prefix="/admin", responses=ERRORS)
 
 @router.post("/queues/{queue}/pause", summary="Lease nothing", model=models.Count)
 async def pause_queue(call: Call, queue: str) -> Response:
-    """Lease nothing from now on: it stores, confirms and shows items as before."""
+    """Lease no items of the queue from now on; it stores, confirms and shows items as before."""
     return await _pause(call, queue, paused=True)
 
 

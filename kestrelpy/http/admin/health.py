@@ -46,7 +46,7 @@ _SEEN_MS: Final = 1000
 class Readiness:
     """The worst state of all queues, seen a moment ago.
 
-    Everybody may ask for it, without a login: that costs one walk over the queues a second.
+    It needs no login, so it walks over the queues at most once a second.
     """
 
     def __init__(self) -> None:

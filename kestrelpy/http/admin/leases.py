@@ -60,7 +60,7 @@ async def renew_lease(
     by: _By = "item",
     began_ms: _Began = 0,
 ) -> Response:
-    """Let the lease end so long from now; its holder is not told."""
+    """Let the lease end after this time from now; its holder is not told."""
     found = find_queue(call, queue)
     lease_ms, now_ms = above_0_ms("lease", lease, _LEASE_MS_MAX), call.now_ms()
     held = _lease(found, number, by, began_ms, now_ms)

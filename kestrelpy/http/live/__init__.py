@@ -1,4 +1,4 @@
-"""What the page shows while it is open: sampled once, for everybody who watches."""
+"""The live views of the page: sampled once for all viewers."""
 
 from kestrelpy.http.live.route import router
 from kestrelpy.http.live.watching import Live

@@ -1,4 +1,4 @@
-"""How many commands a second each connection sends that somebody looks at.
+"""The commands a second of each connection that a viewer looks at.
 
     count and time of the look before ──▶ this look ──▶ rate
 

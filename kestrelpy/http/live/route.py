@@ -94,7 +94,7 @@ async def get_view(request: Request, call: Call, asked: _Asked) -> Response:
 
 
 def _view(asked: _Asked, request: Request) -> View:
-    """Return the view that is asked for; raise HttpError for a parameter that it does not take."""
+    """Return the view of the request; raise HttpError for a parameter that it does not take."""
     takes, said = TAKES[asked.view], request.scope["said"]
     for name in sorted(said.keys() - {"view", *takes}):
         what = allowed(takes) if takes else "it takes none"

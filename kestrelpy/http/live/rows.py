@@ -1,9 +1,9 @@
-"""Queues as the rows of a table, and their order: sorted for everybody, in slices.
+"""Queues as the rows of a table, and their order: sorted once for all viewers, in slices.
 
     the sampler's rows ──▶ searched, sorted in slices ──▶ kept for a while ──▶ the names of a page
                                                                      ──▶ a row each, as they are now
 
-One rule: an order may be some seconds old, a row never is.
+One rule: a sort order may be some seconds old, a row never is.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Sorted(NamedTuple):
 
 
 class QueueOrders:
-    """The orders that somebody watches."""
+    """The sort orders that viewers watch."""
 
     __slots__ = ("_samples", "_sorted")
 

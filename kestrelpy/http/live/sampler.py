@@ -1,4 +1,4 @@
-"""One look at the queues for all who watch: the figures of the server, and of its queues.
+"""One look at the queues for all viewers: the figures of the server, and of its queues.
 
     each second: the next 500 queues ──▶ a row each ──▶ sums ──▶ the server's rings
                                               └──▶ rings of the 500 most recently active queues
@@ -41,7 +41,7 @@ SERVER_SERIES: Final = (
 
 
 class QueueSamples:
-    """What is kept of an active queue: its last hour, and its rates since the look before."""
+    """The samples of an active queue: its last hour, and its rates since the look before."""
 
     __slots__ = ("_at_ms", "died_ms", "heat", "rates", "ring")
 
@@ -118,7 +118,7 @@ class Sampler:
         ])  # fmt: skip
 
     def _begin_round(self, broker: Broker, now_ms: int) -> None:
-        """Say what the round before counted, and begin the next one."""
+        """Publish the counts of the last round, and begin the next one."""
         if self.rounds > 1 and now_ms > self._begun_ms:
             seconds = (now_ms - self._begun_ms) / _SECOND_MS
             self.rates = {

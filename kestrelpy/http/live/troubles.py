@@ -20,7 +20,7 @@ from kestrelpy.operations import queue_facts
 
 Level = Literal["ok", "warn", "bad"]
 LEVELS: Final[tuple[Level, ...]] = ("bad", "warn", "ok")
-# A queue may be busy for so long before it is a trouble.
+# A queue may be busy for this long before it is a trouble.
 BLOCKED_MS: Final = 60_000
 LEASED_MS: Final = 10 * 60_000
 UNASKED_MS: Final = 5 * 60_000

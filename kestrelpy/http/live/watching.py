@@ -1,7 +1,7 @@
-"""Views that somebody watches: each is rendered once a tick, whoever and however many watch.
+"""Watched views: each is rendered once a tick, for any number of viewers.
 
     tick ──▶ look ──▶ render each view ──▶ what has changed ──▶ wake its streams
-                                                   └── whole: first, and to those who missed a tick
+                                                   └── whole: first, and after a missed tick
 
 A stream keeps nothing but the number of the tick that it sent last. One whose client reads slowly
 skips ticks, and gets the newest state whole.
@@ -49,7 +49,7 @@ COMMENT: Final = b": still here\n\n"
 
 
 class Watched:
-    """One view that somebody watches.
+    """One view with viewers.
 
     Its rule: no two states have one tick. A page that has seen a tick has seen the state.
     """
@@ -87,7 +87,7 @@ def with_past(rendered: Rendered, offset_ms: int) -> Members:
 
 
 class Live:
-    """The sampler of one server, and those who watch."""
+    """The sampler of one server, and its viewers."""
 
     def __init__(self, host: HttpHost) -> None:
         self.samples = Sampler()
@@ -221,7 +221,7 @@ class Live:
     # -- streams ----------------------------------------------------------------------------
 
     def refuse_more(self) -> None:
-        """Raise HttpError 503 if as many watch as may."""
+        """Raise HttpError 503 if there are as many viewers as may be."""
         if self._streams >= STREAMS_MAX:
             raise HttpError(503, f"{STREAMS_MAX} live views are open: close one, or ask /views")
 

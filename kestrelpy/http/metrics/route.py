@@ -1,6 +1,6 @@
 """`GET /metrics`, and with `?queue=` the histograms of queues.
 
-One rule: a scrape is cheap for everybody else: see `scrapes`.
+One rule: a scrape costs other clients little: see `scrapes`.
 """
 
 from __future__ import annotations

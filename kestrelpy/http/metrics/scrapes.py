@@ -45,7 +45,7 @@ def rendered(family: Metric) -> bytes:
 
 
 def in_slices(family: Metric) -> Iterator[bytes]:
-    """Yield the family in pieces of SAMPLES_MAX samples; the first one has its head."""
+    """Yield the family in slices of SAMPLES_MAX samples; the first one has its head."""
     for start in range(0, max(len(family.samples), 1), SAMPLES_MAX):
         piece = Metric(family.name, family.documentation, family.type, family.unit)
         piece.samples = family.samples[start : start + SAMPLES_MAX]

@@ -1,4 +1,4 @@
-"""The options of a key, `<queue>[/<option>...]`: which there are, and which go together.
+"""The options of a key, `<queue>[/<option>...]`: the list of all, and which go together.
 
 A key becomes a `Target`, or is refused. `option_values` parses the value of each option.
 
@@ -43,7 +43,7 @@ class Option(NamedTuple):
     A verb finds a value that `number` reads by `Target.number`.
     """
 
-    home: str = "get"  # what a refusal names that says where the option goes
+    home: str = "get"  # the verbs that a refusal names for this option
     is_fetched: bool = True  # a get may have it
     is_stored: bool = False  # a verb that stores may have it
     takes_value: bool = True

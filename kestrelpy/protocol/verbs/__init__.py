@@ -1,4 +1,4 @@
-"""What each request does and answers."""
+"""The verbs: the effect and the reply of each request."""
 
 from kestrelpy.protocol.verbs.admin import answer_plain
 from kestrelpy.protocol.verbs.browse import Browser

@@ -1,4 +1,4 @@
-"""The verbs beside get and set: flush, stats, status, pause, retry, acknowledge and others.
+"""The verbs other than get and set: flush, stats, status, pause, retry, acknowledge and others.
 
 One rule: a long reply leaves in slices, one per turn.
 """

@@ -58,7 +58,7 @@ _WORDS: Final = {
     (b"cas", EXISTS): b"EXISTS\r\n",
     (b"cas", NOT_FOUND): b"NOT_FOUND\r\n",
 }
-# The cost of a noreply set beside its body: no reply counts it.
+# The bytes of a noreply set in addition to its body; no reply counts them.
 RECORD_BYTES: Final = 256
 # Sets that are stored in one step. During a step the server does not look at the clock.
 RUN_SETS_MAX: Final = 16

@@ -1,9 +1,9 @@
-"""A split: a stretch of one segment, with all that a task needs to read it.
+"""A split: a part of one segment, with all that a task needs to read it.
 
     0        start                         stop          the file's end
     +--------+-----------------------------+-------------+
              | records from `lsn_first` to `lsn_last`,
-             | but those in `skip`, which other splits have, and none from `lsn_limit` on
+             | without those in `skip`, which other splits have, and none from `lsn_limit` on
 
 The driver plans a split, and an executor reads it, maybe minutes later. Meanwhile a daemon writes,
 seals, removes and reuses segments.
@@ -66,10 +66,10 @@ class PackedItems:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A stretch of one segment. Numbers are inclusive; 0: not known, except in `lsn_synced`.
+    """A part of one segment. Numbers are inclusive; 0: not known, except in `lsn_synced`.
 
     - `copies`: other files with the same bytes.
-    - `stop`: where the stretch ends; 0: at the segment's end.
+    - `stop`: where the part ends; 0: at the segment's end.
     - `size`: the bytes that the file was made with.
     - `lsn_synced`: records up to here must be there; after it, bytes that are not a whole record
       are the end of the log.

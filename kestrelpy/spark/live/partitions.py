@@ -55,7 +55,7 @@ log = logging.getLogger("kestrelpy.spark")
 _T = TypeVar("_T")
 
 _LOOKERS: Final = 16  # servers asked at the same time
-_LINE_BYTES: Final = 100  # of an item beside its body
+_LINE_BYTES: Final = 100  # of an item in addition to its body
 _SUFFIXES: Final = ("_marker_earliest", "_marker_latest", "_generation", "_kept_bytes", "_retains")
 
 

@@ -1,4 +1,4 @@
-"""Streams of queues: the place of a query, its next batch, and the items that it confirms."""
+"""Streams of queues: the position of a query, its next batch, and the items that it confirms."""
 
 from kestrelpy.spark.streaming.journals import Journals
 from kestrelpy.spark.streaming.live_queues import LiveQueues, read

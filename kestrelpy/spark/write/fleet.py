@@ -3,7 +3,7 @@
     kestrelpy.sinks   one item per scope, key = scope:  {"version": 1, "epoch": 7, "servers": [...]}
 
 A row goes to a server that its id and the fleet choose. If a batch is repeated with another fleet,
-rows would go to other servers, and those do not know them: they would be doubled. So before the
+its rows go to other servers, which do not know their ids and would store them twice. So before the
 first row of a batch, each server notes its epoch and its fleet, and a task compares.
 
     the note      this task      what follows
@@ -51,7 +51,7 @@ class Run:
 
     @property
     def suffix(self) -> bytes:
-        """The options of a request that say so."""
+        """The options of a request that name scope and epoch."""
         return b"/scope=%b/epoch=%d" % (self.scope.encode(), self.epoch)
 
 

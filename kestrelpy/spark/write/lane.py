@@ -6,8 +6,8 @@
 
 A request that got no answer may have been carried out. It is sent again: the server knows its id.
 
-A `set` with an id answers STORED for a repetition as well, so a row is sent as what tells the two
-apart:
+A `set` with an id answers STORED for a repetition as well, so a row is sent as requests whose
+answers tell the two apart:
 
     no id            set        STORED
     an id            add        STORED: it is new; NOT_STORED: it is there, or the queue is full,
@@ -58,7 +58,7 @@ class Lane:
         self._connection: LiveConnection | None = None
 
     def know(self) -> None:
-        """Find out the server's id, within `writeTimeout`. Raises KestrelError."""
+        """Find the server's id, within `writeTimeout`. Raises KestrelError."""
         waiting = _Waiting(self)
         while not self.server:
             try:
@@ -136,7 +136,7 @@ class Lane:
     def _answers(self, window: list[bytes]) -> str:
         """Read the answers to a window, and take the stored rows out of it.
 
-        Return why others were refused; empty: those that are left are to be asked otherwise. Raises
+        Return why others were refused; empty: the rows that are left need another request. Raises
         Lost, KestrelError.
         """
         connection = self._open()
@@ -153,7 +153,7 @@ class Lane:
         return reason
 
     def _check_answer(self, request: bytes, connection: LiveConnection) -> tuple[bytes, str]:
-        """Return what is to be sent for this row yet, and why it was refused; empty: it is there.
+        """Return the next request for this row, and why it was refused; both empty: it is stored.
 
         Raises KestrelError, Lost.
         """

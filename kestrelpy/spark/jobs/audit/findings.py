@@ -64,7 +64,7 @@ class JournalFindings:
 
     @property
     def unexplained(self) -> int:
-        """By how much the sum is wrong beyond the wrong items."""
+        """The difference of the sum that the wrong items do not explain."""
         difference = self.books.difference
         if difference is None:
             return 0

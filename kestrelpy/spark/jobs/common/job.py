@@ -8,7 +8,7 @@
 The text goes to stdout (with `--json` one line of JSON instead), progress to stderr if that is a
 terminal; `--summary FILE` writes the JSON in any case.
 
-One rule: however a job ends, it says one sentence, and the exit code agrees with it.
+One rule: every job ends with one sentence, and the exit code agrees with it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STDERR: Final = 2
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the virtual machine
 _WARNING: Final = "Data is missing: "  # of `kestrelpy.spark.files.partitions`, on executors
 _LOOK_SECONDS: Final = 0.25
-_JAVA_WORDS: Final = "SPARK_SUBMIT_OPTS"  # what a user says there wins: Java takes the last word
+_JAVA_WORDS: Final = "SPARK_SUBMIT_OPTS"  # a user's own options there win: Java takes the last one
 # At that level Java has room for 48 MiB of compiled code, and Spark ends it when there is no more.
 _COMPILE_LESS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # Of segments, with the room that is made ahead in the newest of each queue.
@@ -234,7 +234,7 @@ def _warnings() -> Iterator[None]:
 
 @contextmanager
 def quick_start(paths: Sequence[str]) -> Iterator[None]:
-    """If there is little to read under these folders, let a virtual machine compile less well.
+    """Let the virtual machine compile less well if there is little to read under these folders.
 
     In a job of seconds it compiles for longer than it runs what it has compiled.
     """

@@ -2,8 +2,8 @@
 
 While one query is planned and compiled, another one runs.
 
-One rule: both change how fast a job is, never its result; at the end of a block all that was begun
-is over, whatever failed.
+One rule: both change the time of a job, never its result. At the end of a block all its work is
+over, whatever failed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def sized(spark: SparkSession, bytes_: int) -> Iterator[None]:
     """Set the number of partitions by the size of the journals; tables between steps have it too.
 
     Spark's default of 200 costs 200 tasks a step, most of them empty, and there are a dozen steps.
-    Of small journals the steps are cheap, and what Spark does to make them cheaper is not: it plans
-    each again as it goes, and compiles each.
+    With small journals the steps are cheap, but Spark's attempts to make them cheaper are not: it
+    plans each step again while it runs, and compiles each.
     """
     parallel = spark.sparkContext.defaultParallelism
     wanted = {_PARTITIONS: str(max(parallel, -(-bytes_ // _PARTITION_BYTES)))}

@@ -12,11 +12,11 @@ record, so these are not in the row.
 A fan-out child is a queue here, `orders+audit`: an item for all readers has a row for each reader,
 with that reader's deliveries, times and end.
 
-Beside the tables, in `_kestrelpy`, a run leaves how far it read each journal (`positions`) and the
-records of items that may still change (`kept-N`). The next run reads the records after those. It
-adds files for items that are final, and replaces the files of the others; all of that is one commit
-(`common.commits`). Records that were reclaimed between two runs are missing: name archives as well.
-Rows of items whose end was among these stay as they were.
+In `_kestrelpy`, next to the tables, a run stores how far it read each journal (`positions`) and
+the records of items that may still change (`kept-N`). The next run reads the records after those.
+It adds files for items that are final, and replaces the files of the others; all of that is one
+commit (`common.commits`). Records that were reclaimed between two runs are missing: name archives
+as well. Rows of items whose end was among these stay as they were.
 
 One rule: the rows are those of one run over all records that any of the runs has read.
 """
@@ -116,7 +116,7 @@ class _Run:
 
     @property
     def bytes(self) -> int:
-        """How much is read, about: of the journals, and of what the last run kept."""
+        """About how many bytes are read, of the journals and of the last run's records."""
         name = self._before.get("kept")
         kept_bytes = self._commits.size(name) if name is not None else 0
         return kept_bytes + sum(split.bytes for split in self._plan.history.splits)
@@ -130,7 +130,7 @@ class _Run:
             if packed.has_flushes(chunks):
                 flushes += read_flushes(self._spark, self._paths, self._plan.history)
             flushes = sorted(set(flushes), key=lambda each: each.lsn)
-            progress.step("writing rows, keeping what may change")
+            progress.step("writing rows and records of items that may change")
             with at_once(self._spark) as begin:
                 keeping = begin(partial(self._write_unfinished, chunks, flushes))
                 counts = self._write_rows(chunks, flushes)
@@ -141,7 +141,7 @@ class _Run:
         return self._committed(state, counts)
 
     def _earlier_flushes(self) -> list[Flush]:
-        """Return the flushes that the last run kept, without those that are read again."""
+        """Return the flushes that the last run stored, without those that are read again."""
         said = [_flush(each) for each in self._before.get("flushes", [])]
         bounds = self._bounds
         return [f for f in said if f.jid not in bounds or f.lsn <= bounds[f.jid].again_after]

@@ -5,7 +5,8 @@
     next run:                      |--- read    the segment still reaches to `last`: go on there
              or:      |------------- read       it does not, so records after `synced` may be others
 
-One rule: a record that is read counts once. What the journals do not have any more stays as it is.
+One rule: a record that is read counts once. The rows of reclaimed records stay as
+they are.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class ReadBounds:
 
 @dataclass(slots=True)
 class Plan:
-    """What a run reads: the new part of the history, and how far each journal is read then."""
+    """The plan of a run: the new part of the history, and how far each journal is read after it."""
 
     history: History
     read: dict[str, Read]

@@ -8,8 +8,8 @@
                         └─ `unfinished` ─▶ records of the items that are not final
     next run:  these records + new records ──▶ the same rows as from the whole history
 
-An item is final once a record ended it, and no power cut can take a record of it. Flushed is as
-good as ended, unless the item was delayed or given back: then the flush may have spared it.
+An item is final once a record ended it, and no power cut can take a record of it. A flushed
+item counts as ended, unless it was delayed or given back: then the flush may have spared it.
 
 One rule: a run with these records makes the row that a run over the whole history makes.
 """
