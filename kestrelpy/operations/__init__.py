@@ -1,4 +1,4 @@
-"""What a request means, shared by every wire: it is decided here, and worded above."""
+"""The meaning of requests, shared by every wire: decided here, and worded by the wires."""
 
 from kestrelpy.operations.actions import Action, Actions
 from kestrelpy.operations.children import Children

@@ -1,4 +1,4 @@
-"""What people did: the newest actions on queues and on the server, by whichever wire.
+"""The newest actions of people, on queues and on the server, from every wire.
 
     pause, flush, delete, redrive, move, mode, reload ... ──▶ `note` ──▶ on disk? ──▶ `newest`
                                                                │
@@ -25,7 +25,7 @@ from kestrelpy.operations.rests import Rests
 OF_QUEUES_MAX: Final = 500
 OF_SERVER_MAX: Final = 100
 _REPEATED_MS: Final = 60_000
-# Entries that are looked at for a repetition.
+# This many entries are looked at for a repetition.
 _LOOKED_MAX: Final = 20
 _TEXT_MAX: Final = 300
 
@@ -44,7 +44,7 @@ class Action:
 
 
 class _Entry:
-    """An action, and what a repetition adds to it once that is on disk."""
+    """An action; a repetition adds to it once the repetition is on disk."""
 
     __slots__ = ("_added", "_is_true", "_rests", "action", "number")
 
@@ -106,12 +106,12 @@ class Actions:
         self, who: str, what: str, now_ms: int, queue: bytes | None = None,
         count: int | None = None, note: str = "", rests: Sequence[Rests] = (),
     ) -> None:  # fmt: skip
-        """Note an action, with what its result rests on."""
+        """Note an action with the records that its result rests on."""
         at_ms = now_ms + self._clock.offset_ms
         action = Action(at_ms, who, what, _text(queue), count, note[:_TEXT_MAX] or None)
         entries = self._of_queues if queue is not None else self._of_server
         for entry in islice(reversed(entries), _LOOKED_MAX):
-            entry.is_true()  # it holds what it rested on no longer
+            entry.is_true()  # if it is, it drops the records that it rested on
             if entry.repeats(action):
                 entry.add(action, rests)
                 return

@@ -27,14 +27,15 @@ class Children:
         self._site = site
 
     def mention(self, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
-        """Return the child; a new one has the items from the marker `begin` on, None: all that are
+        """Return the child. A new child gets the items from the marker `begin` on; None: only items
         still to come. Raise Refused if a mention does not make it."""
         if self._site.mode != UP:
             raise ServerError(f"{self._site.mode}: this server makes no fan-out child now")
         return self._mention(name, begin, now_ms)
 
     def asked(self, name: bytes, now_ms: int) -> Rests | None:
-        """Note a request for items of this queue; return what its answer rests on if it is a child.
+        """Note a request for items of this queue; return the record that the answer rests on if the
+        queue is a child.
 
         The child is made by its first mention; raise Refused if a mention does not make it.
         """

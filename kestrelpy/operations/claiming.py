@@ -51,7 +51,7 @@ class Claiming:
     ) -> list[Rests]:
         """Let its leases end `lease_ms` from now, and its items live for the grace after that.
 
-        `expiries` has those of the items, by id (0: never). Return an empty list: it is over.
+        `expiries` are those of the items, by id (0: never). An empty result: the claim is over.
         """
         deadline_ms = now_ms + self._queue.clock.offset_ms + lease_ms
         rests = []

@@ -1,4 +1,4 @@
-"""The damage that was found in journals since the start: what, where, and when.
+"""The damage found in journals since the start: its kind, its place and its time.
 
 One rule: the newest damage stays here, and all of it is counted; the log has every sentence.
 """
@@ -17,8 +17,8 @@ _TORN: Final = "torn"  # the rest of a crash: no promise was broken
 
 
 class DamageFacts(NamedTuple):
-    """One damaged place. `at_ms`, on the wall clock, is when it was found; `bytes` are kept aside,
-    those of a foreign file stay where they are."""
+    """One damaged place. `at_ms`, on the wall clock, is when it was found; `bytes` are set aside,
+    except those of a foreign file, which stay where they are."""
 
     at_ms: int
     kind: str
@@ -27,8 +27,8 @@ class DamageFacts(NamedTuple):
 
 
 class DamageFound:
-    """The damage of one server. `count` is of places, without what a crash tore after the last
-    sync."""
+    """The damage of one server. `count` counts places, except those that a crash tore after the
+    last sync."""
 
     __slots__ = ("_clock", "count", "first_ms", "newest")
 
@@ -39,7 +39,7 @@ class DamageFound:
         self.first_ms: int | None = None  # steady time
 
     def note(self, damages: Iterable[Damage], now_ms: int) -> None:
-        """Note damage that was found now; what was found before is left out."""
+        """Note damage that was found now; damage noted before is left out."""
         for each in damages:
             sentence = each.sentence()
             if any(sentence == known.what for known in self.newest):

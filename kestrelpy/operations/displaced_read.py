@@ -1,4 +1,4 @@
-"""Reads of items whose markers differ from their ids: the browser knows the ids, the log the
+"""Reads of items whose markers differ from their ids: the browser knows the ids, the log their
 places.
 
     markers 11 12 30 ──▶ items 2 9 4 ──▶ their puts, by number ──▶ in the order of their markers
@@ -19,7 +19,7 @@ DISPLACED_MAX: Final = 32
 
 
 class DisplacedRead:
-    """A read of some of them, each with its marker; `run` blocks and belongs on a thread.
+    """A read of some such items, each with its marker; `run` blocks and belongs on a thread.
 
     The first item was stored at `since_ms` or later.
     """

@@ -31,7 +31,7 @@ from kestrelpy.operations.ports import PAUSE, ItemReader
 from kestrelpy.operations.stats_facts import is_shown, left_ms
 
 _COUNTED_PER_SLICE: Final = 20_000
-# A client's bytes within a sentence: only what would break a line apart is quoted.
+# A client's bytes within a sentence: only bytes that would break a line apart are quoted.
 _UNESCAPED: Final = "!$&'()*+,:;=@"
 
 _Bytes = bytes  # where a field of that name hides the type
@@ -230,7 +230,7 @@ class Inspection:
 def marker_here(reader: Subscription, id_: int, known: int) -> int | None:
     """Return the marker of an item, which it keeps when it is delayed again; None: it has none yet.
 
-    `known` is what its put says: its id or 0 if the put was read from the log.
+    `known` is the marker in its put: its id, or 0 if the put was read from the log.
     """
     if id_ not in reader.markers.hidden:
         return id_

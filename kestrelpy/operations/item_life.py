@@ -1,4 +1,4 @@
-"""The life of one item: what happened to it, from memory at once, and from the journal in parts.
+"""The life of one item: its events, from memory at once, and from the journal in parts.
 
     memory    stored, came from ..., due, leased, dead                    what is known of it now
     journal   stored ─▶ leased, returned ... ─▶ confirmed │ dead │ moved  what its records say
@@ -32,7 +32,7 @@ _WORDS: Final[dict[int, str]] = {kind: row.event for kind, row in TABLE.items() 
 class LifeEvent:
     """One event; times are on the wall clock, None: not known. `who` is a holder or a client.
 
-    `began_ms`: the delivery that this event ended, or is, began then.
+    `began_ms`: the begin of the delivery that this event ended, or that it is.
     """
 
     at_ms: int | None
@@ -43,7 +43,7 @@ class LifeEvent:
 
 
 class LifePart(NamedTuple):
-    """What a part of the journal says. `next` is where to go on; None: the log ends here.
+    """The events in one part of the journal. `next` is where to go on; None: the log ends here.
 
     `is_whole`: no record of this part, or between it and the part before, is gone.
     """
@@ -125,7 +125,7 @@ class ItemLife:
     # -- from the journal -------------------------------------------------------------------
 
     def part(self, place: tuple[int, int] | None) -> Generator[bytes, None, LifePart]:
-        """Return what the journal says from this place on; None: from the put. Raise LostPlace,
+        """Return the events in the journal from this place on; None: from the put. Raise LostPlace,
         Refused."""
         log = on_disk(self._queue.log)
         history = ItemHistory.of(log.journal, self._id, place) if log is not None else None

@@ -1,9 +1,9 @@
-"""The texts of an item at every door: what a producer may give, and how they are shown.
+"""The texts of an item on every wire: which ones a producer may give, and how they are shown.
 
     option, header ──▶ `texts_sent` ──▶ Terms ──▶ the item        (journal.format.kinds.ITEM_TEXTS)
                                                   the item ──▶ `texts_named` ──▶ fact, member
 
-One rule: a door asks here and names no text, so that a new one is a row of the table.
+One rule: a wire asks here and names no text, so that a new text is one row of the table.
 """
 
 from __future__ import annotations

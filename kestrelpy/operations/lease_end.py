@@ -15,7 +15,7 @@ from kestrelpy.operations.rests import Rests, rests_on
 
 
 def ended(queue: AnyQueue, lsn: int) -> Rests:
-    """Return what the end of a lease of this queue rests on; `lsn` is its record."""
+    """Return the record that the reply to the end of a lease rests on; `lsn` is its number."""
     if queue.policy.confirms_synced:
         return rests_on(queue.log, lsn)
     return rests_on(queue.log, 0, lsn)

@@ -1,4 +1,4 @@
-"""Leasing items: the next one, first come, first served; and what the reply rests on.
+"""Leasing items: the next one, first come, first served, and the record that the reply rests on.
 
     waiting clients first ──▶ the next item that may be leased ──▶ a lease ──▶ stored? token known?
 
@@ -69,7 +69,7 @@ class Leasing:
 
     @staticmethod
     def rests(reader: Subscription, lease: Lease, *, shows_token: bool) -> Rests:
-        """Return what a reply with the leased item rests on; it may show the token."""
+        """Return the record that a reply with the leased item rests on; it may show the token."""
         stored, written = lease.item.lsn, 0
         if shows_token:
             stored = max(stored, reader.tokens_lsn)

@@ -1,4 +1,4 @@
-"""The mode of a server: what it does not do now, and what ends when it changes.
+"""The mode of a server, which forbids some work and ends the waits for it.
 
     up          everything
     readonly    stores, removes and moves nothing
@@ -7,7 +7,7 @@
 A request asks at its beginning, and again before each slice of long work. A wait for an item, or
 for a transfer, ends when the mode comes into force.
 
-One rule: from the moment at which the mode is in force nothing new is begun against it.
+One rule: once a mode is in force, no work that it forbids is begun.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_hands_out(mode: str) -> None:
 
 
 def put_mode_in_force(broker: Broker, mode: str) -> None:
-    """End what waits for something that the server does not do in this mode."""
+    """End the waits for items and transfers that the server does not serve in this mode."""
     try:
         check_changes(mode, "moves")
     except ServerError as refused:

@@ -16,7 +16,7 @@ from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations.modes import check_changes
 from kestrelpy.operations.ports import Site
 
-# Of one request; a client with more to move asks again, and knows its progress.
+# A request moves at most this many; a client with more to move asks again, and knows its progress.
 MOVED_MAX: Final = 10_000
 
 

@@ -1,4 +1,4 @@
-"""What an observer is shown of a queue: the items after its marker that it wants to see.
+"""The view of an observer: the items of a queue after its marker that it wants to see.
 
     pages by marker ──▶ ready? leased, if wanted? of another client? ──▶ up to n `SeenItem`
                                                        then, if wanted, those that are not due yet
@@ -25,7 +25,7 @@ _NO_SHAPE: Final = NoShape()
 
 
 class Sight(NamedTuple):
-    """Which items an observer wants to see besides ready ones; `but` a client's own."""
+    """The items that an observer wants to see besides ready ones, `but` those of one client."""
 
     claimed: bool = False
     delayed: bool = False
@@ -43,7 +43,7 @@ class SeenItem(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was seen: up to the marker `after`, and up to the delayed item `delayed`.
+    """The items seen, up to the marker `after` and up to the delayed item `delayed`.
 
     `is_cut`: LOOKED_MAX items were looked at, and there may be more.
     """

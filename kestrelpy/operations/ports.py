@@ -25,7 +25,7 @@ class Site(Protocol):
     server_id: str
     started_ms: int
     mode: str
-    closed: str  # why it serves nobody now; "": it serves
+    closed: str  # why it serves no client now; "": it serves
     actions: Actions
 
     @property
@@ -61,8 +61,8 @@ class Site(Protocol):
 class Caller(Protocol):
     """One client, as the turn sees it: a connection, or a request of its own.
 
-    The turn lets it go on when more of what it waits for is true: a record is stored, a wait or a
-    read is over.
+    The turn lets it go on when a record that it waits for is stored, or its wait or its read is
+    over.
     """
 
     is_touched: bool  # True if it goes on in the next turn
@@ -72,7 +72,7 @@ class Caller(Protocol):
         """Take the result of a wait that is over."""
 
     def flush(self, now_ms: int) -> None:
-        """Send what is true, and go on with what waited for it."""
+        """Send the replies that are true, and go on with the requests that waited for them."""
 
     def abort(self) -> None:
         """End at once, after a bug."""
@@ -95,14 +95,14 @@ class ItemWording(Protocol):
     """How a wire words the items that it shows."""
 
     def lines(self, puts: list[Put]) -> list[bytes]:
-        """Return each item, worded as far as its record tells; it runs on a thread."""
+        """Return each item, worded by its record alone; it runs on a thread."""
 
 
 class Client(Caller, Protocol):
     """A caller that reads items by their markers."""
 
     broker: Broker
-    last_command_ms: int  # the time of this turn, as far as its requests know it
+    last_command_ms: int  # the time of this turn, for its requests
 
     def start_read(self, log: Log, work: Work) -> None:
         """Run a read of this log on a thread, and go on when it is over."""

@@ -1,4 +1,4 @@
-"""What a redrive, purge or move would do, before it does it: how many items, and which refusals.
+"""A preview of a redrive, purge or move: how many items would go, and which refusals there are.
 
     ids ──▶ dead? leased? readable? ──▶ small enough for the target? room there? ──▶ would go
                 └──────────── a refusal, counted by its sentence ─────────────┘
@@ -15,7 +15,7 @@ from kestrelpy.core import AnyQueue, Broker
 
 
 class Preview:
-    """Counts what would go from a queue to `target`; None: out of it, or back into its own line."""
+    """Counts the items that would go to `target`; None: removed, or back into their own queue."""
 
     __slots__ = ("_bytes_left", "_count_left", "_item_bytes", "_queue", "_target", "go", "refused")
 

@@ -1,12 +1,12 @@
-"""What an operator does to queues: flush, sweep, pause, retry, redrive, acknowledge a loss,
-declare, delete.
+"""Operations on whole queues: flush, sweep, pause, retry, redrive, acknowledge a loss, declare,
+delete.
 
     check the server's mode and the queue's journal ──▶ act ──▶ `Rests`, or None: there is none
 
 Long work is a generator that yields PAUSE between its slices, so that others have their turn.
 
-One rule: an operation either acts and returns what its result rests on, or raises Refused and
-changes nothing.
+One rule: an operation either acts and returns the records that its result rests on, or raises
+Refused and changes nothing.
 """
 
 from __future__ import annotations

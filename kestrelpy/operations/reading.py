@@ -50,7 +50,7 @@ _expires, _body = attrgetter("expires_ms"), attrgetter("body")  # of a put
 
 
 class NoShape:
-    """Of items that are read, and not shown."""
+    """The wording of items that are read, and not shown."""
 
     @staticmethod
     def lines(puts: list[Put]) -> list[bytes]:

@@ -1,6 +1,6 @@
 """The records that a result rests on: no client hears of it before they are on disk.
 
-One rule: an operation returns its result with what it rests on, and never waits itself.
+One rule: an operation returns its result with these records, and never waits for them itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Gate:
         self.waiting_written: set[object] = set()
 
     def open(self) -> None:
-        """The work is done: the replies that wait for it are true."""
+        """Note that the work is done: the replies that wait for it are true."""
         self.lsn_written = self.lsn_stored = 1
 
 

@@ -1,4 +1,4 @@
-"""What a server, its queues, leases and schedules say of themselves: facts, in no wire's words.
+"""The facts of a server, its queues, leases and schedules, in no wire's words.
 
 Health has these states, for each queue and, as the worst of them, for the server:
 
@@ -17,8 +17,8 @@ The server has one state more, worse than these but disk_full and failed:
                         there go on, and it ends by itself
 
 The fields stand in the order in which every wire gives them: Kestrel's first, then ours. None means
-that there is no such thing, or that it is not known. `counter` or `gauge` at a field says what
-/metrics calls it.
+that there is no such thing, or that it is not known. `counter` or `gauge` at a field gives its name
+in /metrics.
 
 One rule: every number is read from its owner at the time of the request.
 """
@@ -284,8 +284,8 @@ def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> Ser
 
 
 def server_figures(broker: Broker, site: Site, now_ms: int) -> ServerFacts:
-    """Return the facts of the server without the totals of its queues: in a time that their number
-    does not change."""
+    """Return the facts of the server without the totals of its queues. The time does not depend on
+    the number of queues."""
     counters = broker.counters
     unix_ms = now_ms + broker.clock.offset_ms
     return ServerFacts(
@@ -322,8 +322,8 @@ def queue_facts(queue: AnyQueue, now_ms: int) -> QueueFacts:
 
 
 def queue_figures(queue: AnyQueue, disk: DiskUse, now_ms: int) -> QueueFacts:
-    """Return the facts of a queue or a child without a reason: in a time that what it holds does
-    not change. `disk` is the use of its journal."""
+    """Return the facts of a queue or a child without a reason. The time does not depend on the
+    number of its items. `disk` is the use of its journal."""
     reader = queue.reader
     ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
     oldest = ready.first(), next(iter(keyed.whole.values()), None)

@@ -1,4 +1,4 @@
-"""Storing one item: in which queue, under which conditions, and the record to wait for.
+"""Storing one item: its queue, its conditions, and the record to wait for.
 
     name ──▶ its queue, made if it is new ──▶ key, id, version ──▶ put ──▶ lsn, or why not
 
@@ -21,12 +21,12 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 
 
 class Terms(NamedTuple):
-    """On which conditions an item is stored, and what stands beside its body.
+    """The conditions on which an item is stored, and the facts stored with its body.
 
     `key` has the values that the producer names; with `id_of_key` the id counts for that key alone,
-    and not for the queue. `expects` goes with a key, and is the version that it must have,
-    ANY_VERSION: one at least; None: any will do. `texts` are stored as they are. `expires_ms` is on
-    the wall clock, 0: never.
+    and not for the queue. `expects` goes with a key, and is the version that the key must have
+    (ANY_VERSION: it must have one; None: no condition). `texts` are stored as they are.
+    `expires_ms` is on the wall clock, 0: never.
     """
 
     flags: int = 0
@@ -64,7 +64,8 @@ class Storing:
 
     def queue(self, name: bytes, terms: Terms, body: bytes, now_ms: int) -> AnyQueue | None:
         """Return the queue, made if it is new; None: there is none, and the item needs a version
-        of its key. Raise Refused for what its put would refuse, before there is a queue."""
+        of its key. Raise Refused, before a queue is made, for an item that its put would refuse.
+        """
         queue = self._broker.queues.get(name)
         if queue is not None:
             return queue

@@ -49,8 +49,8 @@ class Appended(NamedTuple):
     """The result of an append. `lsn` is its record, or says why there is none, as `Queue.put`
     does; `version` is the version of the stream now. `number` is that of the item.
 
-    Of a repetition `number` is that of the first item, and `version` the one that it made; 0: only
-    its record says."""
+    For a repetition `number` and `version` are those of the first item; 0: only its record has
+    them."""
 
     lsn: int
     version: int
@@ -100,7 +100,7 @@ class StreamWalk:
     def page(
         self, queue: AnyQueue, key: bytes, first: int, most: int
     ) -> Generator[bytes, None, WrittenStream]:
-        """Return up to `most` items from this version on, as far as they are retained.
+        """Return up to `most` retained items from this version on.
 
         There are fewer if they are large, but one in any case.
         """
@@ -217,7 +217,7 @@ class StreamStore:
 
     @staticmethod
     def _check(queue: AnyQueue | None, policy: Policy, name: bytes, body: bytes) -> None:
-        """Raise Refused for what the put would refuse, before anything is declared."""
+        """Raise Refused for an item that the put would refuse, before settings are declared."""
         if queue is not None and (queue.log.failure is not None or queue.log.no_room):
             queue.refuse_put(len(body))
         if policy.never_fits(size := len(body)):

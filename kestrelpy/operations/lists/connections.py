@@ -1,4 +1,4 @@
-"""What the server says of a connection.
+"""The facts of a connection.
 
 One rule: it names the peer, queues and items, and counts; it shows no body.
 """
@@ -35,8 +35,8 @@ class ConnectionFacts(NamedTuple):
     """One connection. `idle_ms` counts from its last bytes; None: the wire does not count it.
 
     `commands` counts its commands, or requests, so far. `holds` has its oldest leases, HELD_MAX at
-    most; `waits_for` names the queue that it waits for. `user` is the one who is logged in, or who
-    sent its latest request; None: nobody is.
+    most; `waits_for` names the queue that it waits for. `user` is logged in, or sent its latest
+    request; None: no user.
     """
 
     id: int

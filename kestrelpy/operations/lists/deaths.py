@@ -25,7 +25,7 @@ _Bytes = bytes  # where a field of that name hides the type
 
 
 class DeathFilter(NamedTuple):
-    """Which dead letters. Times are on the wall clock; 0 and None: any."""
+    """A filter of dead letters. Times are on the wall clock; 0 and None: any."""
 
     reason: bytes | None = None
     died_from_ms: int = 0

@@ -1,4 +1,4 @@
-"""Find what a text names, in all queues: a queue, an item, a marker, a token, an id, a key.
+"""Find the things that a text names in all queues: queues, items, markers, tokens, ids, keys.
 
     "17" ──▶ queue 17? ──▶ each queue: item 17, marker 17, token 17, dedupe id 17, key 17
 
@@ -24,7 +24,7 @@ _VALUES_MAX: Final = 16  # of a key
 
 class Hit(NamedTuple):
     """One thing that the text names. `kind` is queue, item, marker, token, id or key; `item` is
-    the item behind it, None for a queue; `state` is the item's, `gone` if it is not kept."""
+    the item that it leads to, None for a queue; `state` is the item's, `gone` without one."""
 
     kind: str
     queue: str

@@ -1,4 +1,4 @@
-"""What the journal of a queue says of itself; and the segments of all journals together.
+"""The facts of a queue's journal, and the segments of all journals together.
 
     each segment ──▶ sealed? ──▶ how much of it is live: none │ < 25 % │ < 50 % │ < 75 % │ more
 
@@ -63,7 +63,7 @@ def journal_facts(queue: AnyQueue) -> JournalFacts:
 
 
 class SegmentBucket(NamedTuple):
-    """The sealed segments of which this share is live."""
+    """The sealed segments with this live share."""
 
     share: str
     segments: int
@@ -72,9 +72,9 @@ class SegmentBucket(NamedTuple):
 
 
 class SegmentTotals(NamedTuple):
-    """The segments of all journals. `reclaimable_bytes` of the sealed ones are no live items' and
-    are not retained: compaction gives them back. Live bytes are counted without meta and padding,
-    and are a guess after a start."""
+    """The segments of all journals. `reclaimable_bytes` of the sealed ones belong to no live or
+    retained item: compaction gives them back. Live bytes are counted without meta and padding, and
+    are an estimate after a start."""
 
     segments: int
     bytes: int

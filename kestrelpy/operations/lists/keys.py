@@ -16,7 +16,7 @@ _PER_LOOK: Final = 500
 
 
 class KeyFacts(NamedTuple):
-    """One key. `holder` is the item that is first for it; `lease_holder` has it leased, if any."""
+    """One key. `holder` is its first item; `lease_holder` has leased that item, if any has."""
 
     key: str
     holder: int

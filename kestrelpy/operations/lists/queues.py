@@ -35,7 +35,7 @@ QUEUE_SORTS: Final[dict[str, _By]] = {
 
 
 class QueueOrder(NamedTuple):
-    """Which queues, in which order; `after` is the cursor of the page before."""
+    """The wanted queues and their order; `after` is the cursor of the previous page."""
 
     search: bytes = b""
     sort: str = "name"

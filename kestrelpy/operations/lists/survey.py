@@ -15,7 +15,7 @@ from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.stats_facts import State, Totals, queue_state, server_health
 
 QUEUES_PER_SLICE: Final = 200
-# Names of queues that are not ok, in one answer.
+# An answer names this many queues that are not ok.
 _NAMED_MAX: Final = 20
 
 
