@@ -373,7 +373,7 @@ class Disk:
 
     def create_over(self, old: str, path: str, data: bytes) -> None:
         fresh = path + SUFFIX_NEW
-        self.rename(old, fresh)  # a link that is made after this is one to a file nobody reads
+        self.rename(old, fresh)  # a later link is to a file that is never read
         room = -(-self.size(fresh) // _BLOCK_BYTES) * _BLOCK_BYTES
         if self.links(fresh) > 1 or room < len(data):
             self.rename(fresh, old)

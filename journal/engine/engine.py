@@ -132,7 +132,7 @@ class EngineFull(EngineAway):
 
 
 class Engine(Protocol):
-    """A replicated store of slices. What it has answered is on all the disks that it promises."""
+    """A replicated store of slices. An answered commit is on all the disks that it promises."""
 
     def claim(
         self, number: int, member: Member, seen: int, seq: int | None = None

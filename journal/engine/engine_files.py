@@ -149,7 +149,7 @@ class EngineFiles:
 
     @property
     def is_behind(self) -> bool:
-        """True if so many bytes wait for a commit that the caller should write more later."""
+        """True if OUTBOX_BYTES_MAX bytes wait for a commit: the caller should write more later."""
         return self.commits is not None and self.commits.waiting_bytes >= OUTBOX_BYTES_MAX
 
     @property

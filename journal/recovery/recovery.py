@@ -149,8 +149,7 @@ class Recovery:
         return [d for d in self.damages if d.end > d.offset and d.path not in unread]
 
     def bodies(self, needed: IdSet) -> BodyCheck:
-        """Return the check of which of these items have a readable body; exhaust `records()` first.
-        """
+        """Return a check that these items have a readable body; exhaust `records()` first."""
         return BodyCheck(self.folder, self.segments, needed)
 
     # -- finding out ------------------------------------------------------------------------

@@ -38,9 +38,9 @@ from journal.sets import IdSet
 from journal.snapshot import is_ours
 from journal.tools.verify import check_journal
 
-# A daemon that removes or closes files faster than they are linked this often is not to be copied.
+# After this many attempts the daemon removes or closes files too fast to be copied.
 RESTARTS_MAX: Final = 100
-_DAMAGED_MAX: Final = 5  # so often a copy is made again before the source itself is to blame
+_DAMAGED_MAX: Final = 5  # copies made again before the source counts as damaged
 _PIECE_BYTES: Final = 1 << 20  # written and synced at once, so that no other write waits for long
 _ZEROS: Final = bytes(_PIECE_BYTES)
 _NO_LINKS: Final = frozenset(
@@ -87,8 +87,8 @@ class JournalCopy:
         self._target = target
         self._progress = progress
         self._copied: set[str] = set()  # sealed files and snapshots that are in the target
-        # Segments in the target that the source still wrote to: up to where they are as in the
-        # source for good, and up to where they are written.
+        # Segments in the target that the source still wrote to: up to where they will stay the same
+        # as in the source, and up to where they are written.
         self._open: dict[str, tuple[int, int]] = {}
         self._is_passed = False  # a newer segment was copied: the log is past the older ones
         self._found: Copied | None = None  # by the last check; None: it has changed since
@@ -96,7 +96,7 @@ class JournalCopy:
         self._damages: list[Damage] = []
 
     def make(self) -> bool:
-        """Copy what the source has now; False: it was deleted, and so is the copy."""
+        """Copy the files of the source as of now; False: it was deleted, and so is the copy."""
         for _ in range(RESTARTS_MAX):
             try:
                 whole = self._attempt()
@@ -112,8 +112,8 @@ class JournalCopy:
         )
 
     def checked(self) -> Copied | None:
-        """Return the content; None: it is damaged, and should be made again, as it may be whole
-        then."""
+        """Return the content; None: it is damaged, and should be made again: the next copy may be
+        whole."""
         if self._found is not None:
             return self._found
         report = check_journal(self._files, self._target)
@@ -128,8 +128,8 @@ class JournalCopy:
         return self._found
 
     def extend(self, segment: str) -> bool:
-        """Add what was written since to the log, which ended in this segment; False: that is not
-        there any more, and the copy has to be made again.
+        """Add the records written since to the log, which ended in this segment; False: the segment
+        is not there any more, and the copy has to be made again.
 
         All files that the copy has stay. The copy of a deleted queue stays as it is.
         """
@@ -141,7 +141,7 @@ class JournalCopy:
         for name in names:
             if name < segment or name in self._copied:
                 continue
-            with suppress(FileNotFoundError):  # removed meanwhile: that shows in the next one
+            with suppress(FileNotFoundError):  # removed meanwhile: the next attempt sees that
                 self._extend_by(name)
         return True
 
@@ -164,8 +164,7 @@ class JournalCopy:
         self._found = None
 
     def _attempt(self) -> bool:
-        """Copy what is there; False: a file changed meanwhile. Raises FileNotFoundError likewise.
-        """
+        """Copy the files that are there; False, or FileNotFoundError: a file changed meanwhile."""
         files, target = self._files, self._target
         names = [name for name in files.names(self._source) if is_ours(name)]
         if not self._copied and not self._open:
@@ -205,7 +204,7 @@ class JournalCopy:
             self._files.link(old, new)
             handle = self._files.open(new)
             try:
-                handle.sync()  # closed, but maybe not yet synced by who wrote it
+                handle.sync()  # closed, but the daemon may not have synced it yet
             finally:
                 handle.close()
             self._progress(size)
@@ -254,7 +253,7 @@ class JournalCopy:
             self._open[name] = (end - len(last), end)
 
     def _bring_to(self, name: str, end: int, size: int) -> None:
-        """Copy the bytes of an open segment up to `end`, those that the copy does not have."""
+        """Copy the bytes of an open segment up to `end` that the copy does not have."""
         old, new = os.path.join(self._source, name), os.path.join(self._target, name)
         if name not in self._open:
             self._found = None

@@ -24,10 +24,10 @@ from journal.format import parse_folder_name
 from journal.tools.backup import Copied, JournalCopy
 from journal.tools.cut import NOTHING, End, Journal, Tail, end_of, ends, tail_of
 
-# A daemon whose moves find no common end so often is not to be copied.
+# After this many attempts without a common end the daemon moves items too fast to be copied.
 ATTEMPTS_MAX: Final = 100
-# So often all copies are extended again because a queue was deleted whose children stay: an item
-# that was on its way then has no record in its source.
+# All copies are extended again up to this many times if a queue was deleted and its children stay:
+# an item that was on its way then has no record in its source.
 _DELETED_MAX: Final = 5
 
 
@@ -67,8 +67,8 @@ class _Backup:
         self._deletions = 0
 
     def attempt(self) -> dict[str, Copied] | None:
-        """Bring all copies to a later moment; return their content if they are of one moment, and
-        whole."""
+        """Bring all copies to a later moment; return their content if they are whole and of one
+        moment."""
         paths = self._listed()
         is_first, self._is_first = self._is_first, False
         self._forget_deleted(paths)
@@ -91,12 +91,12 @@ class _Backup:
         return self._checked()
 
     def _extend(self, new: list[str]) -> dict[str, Tail]:
-        """Extend all copies, and make the new ones; return what they got."""
+        """Extend all copies, and make the new ones; return the records that they got."""
         tails = {}
         for path in [*self._fresh, *(path for path in self._copies if path not in self._fresh)]:
             end = self._ends[path]
             if end == NOTHING:
-                new.append(path)  # no record of it could be read, if there is any
+                new.append(path)  # it has no record, or none could be read
                 continue
             is_there = self._copies[path].extend(end.segment)
             tails[path] = tail_of(self._files, self._folder(path), end)

@@ -13,7 +13,7 @@ Why no copy ends too early: all copies are made, and then each is extended by th
 since. At the moment between, each MOVED had its put. So no copy has to end before that moment, and
 what the copies had before they were extended stays.
 
-One rule: whatever cannot be told counts as a move without its put.
+One rule: a move whose put is not known to be there counts as a move without its put.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Journal = tuple[bytes, int]  # a queue's name and generation
 
 
 class End(NamedTuple):
-    """Where a copy ends: in its newest segment with a record, after the record of this lsn."""
+    """The end of a copy: in its newest segment with a record, after the record of this lsn."""
 
     segment: str
     lsn: int
@@ -87,9 +87,9 @@ class BatchFacts:
 
 @dataclass(slots=True)
 class Tail:
-    """What a copy got when it was extended.
+    """The records that a copy got when it was extended.
 
-    `next_item` is that of before (0: not known), `segment` and `start` where the copy ended then.
+    `next_item` is the next item before that (0: not known); the copy ended in `segment` at `start`.
     `is_whole`: no record between is missing. `is_new`: the journal had no copy before, and all of
     it is here.
     """
@@ -103,14 +103,14 @@ class Tail:
     is_new: bool = False
 
     def next_after(self, count: int) -> int:
-        """Return the number above all items put up to so many batches; 0: not known."""
+        """Return the number above all items put in the first `count` batches; 0: not known."""
         for batch in reversed(self.batches[:count]):
             if batch.last_put:
                 return batch.last_put + 1
         return self.next_item
 
     def end_after(self, count: int) -> tuple[str, int]:
-        """Return the segment, and the place in it, where so many batches end."""
+        """Return the segment, and the place in it, where the first `count` batches end."""
         if not count:
             return self.segment, self.start
         return self.batches[count - 1].segment, self.batches[count - 1].end
@@ -132,7 +132,7 @@ def end_of(files: Files, folder: str) -> End:
 
 
 def tail_of(files: Files, folder: str, before: End) -> Tail:
-    """Return what this copy has after its earlier end; NOTHING: it had none, and all is new."""
+    """Return the records of this copy after its earlier end (NOTHING: it had none: all is new)."""
     tail = Tail(segment=before.segment, is_new=not before.segment)
     first = segment_number(before.segment) or 0
     expected = 0 if before.segment else 1
@@ -145,7 +145,7 @@ def tail_of(files: Files, folder: str, before: End) -> Tail:
             continue
         tail.is_whole &= opening.lsn == expected if expected else name == before.segment
         expected = _add(tail, name, frames, opening, before)
-    if not tail.next_item:  # nothing was put before, as far as these segments say
+    if not tail.next_item:  # no put before is known from these segments
         tail.next_item = next((each.first_put for each in tail.batches if each.first_put), 0)
     return tail
 
@@ -199,7 +199,7 @@ def _batches(name: str, frames: Frames) -> Iterator[BatchFacts]:
 
 
 def ends(tails: Mapping[str, Tail], later: Collection[Journal]) -> dict[str, int] | None:
-    """Return how many batches of each tail stay; None: there is no such end, as far as is known.
+    """Return how many batches of each tail stay; None: no such end is known.
 
     Journals that were made `later` than all tails have no copy. A target without a journal is in
     memory, or was deleted meanwhile: its items went with it.

@@ -27,13 +27,13 @@ from journal.format import (
 from journal.read import Frames, Hole, scan
 from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
 
-# So many records at most are made up for a segment that is missing: as many as one ever held.
+# At most this many records are made up for a missing segment: no segment ever held more.
 _RECORDS_MAX: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The content of a lost stretch: `tokens` is no lease's token from then on."""
+    """The content of a lost stretch: from then on no lease gets a token below `tokens`."""
 
     tokens: int
     time_ms: int
@@ -63,9 +63,11 @@ class Nothing:
 
 @dataclass(slots=True)
 class Patch:
-    """One segment and its repair: `lsn_first` if its beginning is lost (0: not known), `lsn_end`
-    the first record after it if it goes on up to there (0: not known), `lsn_behind` where the next
-    segment goes on (0: there is none).
+    """One segment and its repair.
+
+    `lsn_first` is its first record if its beginning is lost (0: not known), `lsn_end` the first
+    record after it if it goes on up to there (0: not known), `lsn_behind` the first record of the
+    next segment (0: there is none).
     """
 
     frames: Frames

@@ -53,7 +53,7 @@ from journal.tools.patch import Nothing, Patch, stand_in
 from journal.tools.verify import LOCK, Progress, Report, check_journal, owning_folder, silent
 from journal.write import Sizes
 
-# A file that cannot be read at first (without its header) may show more losses in a later round.
+# A file that cannot be read at first, without its header, may show more losses in a later round.
 _ROUNDS: Final = 6
 _SUFFIX_DAMAGED: Final = ".damaged"
 _SUFFIX_FOREIGN: Final = ".foreign"
@@ -61,7 +61,7 @@ _SUFFIX_FOREIGN: Final = ".foreign"
 
 @contextmanager
 def owned(files: Files, folder: str) -> Iterator[None]:
-    """Own the data directory that `folder` is, or is in. Raises DirectoryLocked."""
+    """Own the data directory: `folder`, or the one that it is in. Raises DirectoryLocked."""
     lock = files.lock(os.path.join(owning_folder(files, folder), LOCK))
     try:
         yield
@@ -71,7 +71,7 @@ def owned(files: Files, folder: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Repair:
-    """The repair of one journal. Reading it changed nothing; `run` does it."""
+    """The planned repair of one journal. The plan changed nothing; `run` repairs."""
 
     files: Files
     report: Report
@@ -97,7 +97,7 @@ class Repair:
             )
 
     def run(self, time_ms: int) -> None:
-        """Do it. Raises JournalError when something cannot be made whole. Blocks."""
+        """Repair the journal. Raises JournalError when something cannot be made whole. Blocks."""
         folder, report = self.report.folder, self.report
         for _ in range(_ROUNDS):
             _Round(self.files, report, time_ms).run()
@@ -116,7 +116,7 @@ def repair_of(files: Files, folder: str, progress: Progress = silent) -> Repair:
 
 
 class _Round:
-    """One pass over the damage of now."""
+    """One pass over the damage that is there now."""
 
     def __init__(self, files: Files, report: Report, time_ms: int) -> None:
         self.files = files
@@ -136,7 +136,7 @@ class _Round:
         set_aside(files, self.folder, [d for d in there if d not in unwanted])
         self._rename(unwanted)
         if unwanted or _goes_on_in_fresh(files, self.report, self.time_ms):
-            return  # what is damaged beside that shows now
+            return  # the next round sees the other damage
         self._rename([d for d in unreadable if self._is_there(d.path)])
         if unreadable:
             return
@@ -252,25 +252,25 @@ class _Round:
         self.files.create(path, whole, len(whole)).close()
 
     def _lsn_snapshot(self, number: int, behind: int) -> int:
-        """Return up to where the newest snapshot says that this segment holds the log; 0: it does
-        not.
-        """
+        """Return the lsn up to which, by the newest snapshot, this segment holds the log; 0: it
+        holds none of it."""
         kept = list(snapshots(self.files, self.folder))
         if not kept or kept[-1].segment != number:
             return 0
         return min(kept[-1].lsn + 1, behind or kept[-1].lsn + 1)
 
     def _stand_in(self, number: int, damage: Damage) -> None:
-        """Write a segment for a missing one whose records no other has."""
+        """Write a segment in place of a missing one; no other segment has its records."""
         count = damage.lsn_last - damage.lsn_first + 1
         nothing = Nothing(self.tokens, self.time_ms)
         data = stand_in(self._header(number, 0), damage.lsn_first, count, nothing)
         self.files.create(segment_path(self.folder, number), data, len(data)).close()
 
     def _stand_in_before(self, damage: Damage) -> None:
-        """Write a segment for records that are missing before one, or patch the last one's end."""
+        """Write a segment for records that are missing before this one, or patch the end of the
+        previous one."""
         header = Frames(self.files, damage.path).header
-        assert header is not None, "whoever misses records before a segment has read it"
+        assert header is not None, "the check that missed records before it has read its header"
         earlier = [
             frames
             for frames, _ in ordered_segments(self.files, self.folder)

@@ -49,7 +49,7 @@ from journal.snapshot import (
 from journal.tools.view import RESTARTS_MAX, JournalView
 
 LOCK: Final = "lock"
-_MARKS: Final = frozenset({LOCK, "server-id"})  # of a data directory; one may be gone
+_DIRECTORY_FILES: Final = frozenset({LOCK, "server-id"})  # of a data directory; one may be gone
 _PROGRESS_RECORDS: Final = 5_000
 
 # Called with the bytes checked and those there are.
@@ -69,7 +69,7 @@ class Report:
     generation: int
     segments: int
     snapshots: int
-    lsn_snapshot: int  # of the one a start uses; 0: none
+    lsn_snapshot: int  # of the snapshot that a start uses; 0: none
     records: int
     items: int | None
     bytes: int
@@ -79,12 +79,12 @@ class Report:
     damages: list[Damage]
     torn: list[Damage]
     unreadable: IdSet
-    past: list[Damage] = field(repr=False)  # of the damages, those a start would not see
+    past: list[Damage] = field(repr=False)  # the damages that a start would not see
     live_set: LiveSet = field(repr=False)
 
     @property
     def ending(self) -> str:
-        """Its state, in a few words."""
+        """The state of its end, in a few words."""
         if self.damages:
             return "damaged"
         if self.torn or self.records_behind_sync:
@@ -103,7 +103,7 @@ def owning_folder(files: Files, folder: str) -> str:
     if not is_queue:
         return folder
     above = os.path.dirname(os.path.abspath(folder))
-    is_data = not _MARKS.isdisjoint(files.names(above))
+    is_data = not _DIRECTORY_FILES.isdisjoint(files.names(above))
     return above if is_data or files.is_owned(os.path.join(above, LOCK)) else folder
 
 
@@ -141,7 +141,7 @@ def _checked(files: Files, folder: str, total: int, progress: Progress) -> Repor
         at = record.end
         if view.count % _PROGRESS_RECORDS == 0:
             progress(min(done + at, total - 1), total)
-    # Where ids alone do not tell which items are live, none of them is known to be needed.
+    # If ids alone do not tell which items are live, no item is known to be needed.
     bodies = view.bodies(live_set.needed() if live_set.known else IdSet())
     past = Past(files, folder, live_set, view.covered, bodies.see, view.lsn_synced, view.identity)
     past.check(lambda more: progress(min(done + at + more, total - 1), total))
@@ -173,7 +173,7 @@ class StartView(JournalView):
         return [one for one in self._recovery.segments if one.is_covered]
 
     def bodies(self, needed: IdSet) -> BodyCheck:
-        """Return the check of which of these items have a readable body."""
+        """Return a check that these items have a readable body."""
         return self._recovery.bodies(needed)
 
     def records(self) -> Iterator[Record]:
@@ -211,7 +211,7 @@ class Past:
         self._items = live_set.items
 
     def check(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Check all of it; a file that a daemon removes meanwhile does not matter any more."""
+        """Check all of these files; one that a daemon removes meanwhile does not count any more."""
         done, in_order = 0, ordered_segments(self._files, self._folder)
         newest = self._newest_snapshot()
         if newest is None:
@@ -234,9 +234,8 @@ class Past:
         self.damages += self._lost_footers(in_order) + self._lost_chunks()
 
     def _lost_footers(self, segments: list[tuple[Frames, int]]) -> list[Damage]:
-        """Return the sealed segments without a footer; one that a daemon removes meanwhile has lost
-        none.
-        """
+        """Return the damage of sealed segments without a footer. A segment that a daemon removes
+        meanwhile is not damaged."""
         found = list[Damage]()
         for one, _ in segments:
             with suppress(FileNotFoundError):
@@ -249,7 +248,7 @@ class Past:
         return found
 
     def _lost_chunks(self) -> list[Damage]:
-        """Files of remembered ids and versions that the newest snapshot lists and are not whole."""
+        """Return the damage of the chunks of remembered ids and versions in the newest snapshot."""
         found: list[Damage] = []
         for _ in range(RESTARTS_MAX):
             newest = self._newest_snapshot()
@@ -291,13 +290,13 @@ class Past:
         return newest
 
     def _is_here(self, header: SegmentHeader, path: str) -> bool:
-        """True if this is the header of that very file: of no other one in its place."""
+        """True if this header belongs to this file, not to another one in its place."""
         is_its = header.segment == segment_number(os.path.basename(path))
         return is_its and self._identity[:4] in (b"", header.identity[:4])
 
     def _past_of(self, frames: Frames, newest: Snapshot, limit: int) -> Iterator[None]:
-        """Walk what `newest` has made superfluous in one segment, up to the lsn `limit` (0: all of
-        it); a sign of life now and then."""
+        """Walk the part of one segment that `newest` has made superfluous, up to the lsn `limit`
+        (0: all of it); yield now and then, as a sign of life."""
         header, footer = frames.header, frames.footer
         if header is None or not self._is_here(header, frames.path):
             return  # named by recovery
@@ -335,9 +334,9 @@ class Past:
             if self.records % _PROGRESS_RECORDS == 0:
                 yield
         if lsn_end and footer is not None and self.records - before >= _counted(footer):
-            lost.lsn_gaps.clear()  # all are there; behind them is an earlier life of this file
+            lost.lsn_gaps.clear()  # all are there; after them stands an earlier life of this file
         elif 0 < limit <= lsn:
-            lost.lsn_gaps.clear()  # a power cut may have taken what stood there
+            lost.lsn_gaps.clear()  # a power cut may have taken those records
         elif lsn < lsn_end and header.role != COMPACTED and not lost.lsn_gaps:
             lost.lsn_gaps.append(Hole(at, stop))
         lost.judge(lsn, lsn_end)
@@ -359,7 +358,7 @@ class _Lost:
         self._put = 0
 
     def judge(self, lsn: int, lsn_behind: int) -> None:
-        """Judge the holes since the last record: they are between these two."""
+        """Judge the holes since the last record: they are between these two lsns."""
         for hole in self.lsn_gaps:
             reason = NOT_WHOLE if hole.end > hole.offset else FEWER_THAN_COUNTED
             lsns = (lsn, lsn_behind - 1) if lsn else (1, 0)
@@ -369,9 +368,8 @@ class _Lost:
         self.lsn_gaps.clear()
 
     def put_seen(self, item: int) -> None:
-        """Note the put of this item after the holes; the items before it that are there were put in
-        them.
-        """
+        """Note the put of this item. The items between the put before the holes and this one were
+        put in the holes."""
         if self._open:
             first = self._items.first_from(self._put + 1)
             ids = self._items.between(self._put + 1, item - 1) if 0 < first < item else IdSet()

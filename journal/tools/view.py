@@ -36,7 +36,7 @@ from journal.read import Cursor
 from journal.recovery import Recovery
 from journal.snapshot import Snapshot
 
-# A reader that a daemon overtakes this often is not reading, and says so.
+# A reader that a daemon overtakes this often gives up, and says so.
 RESTARTS_MAX: Final = 100
 # Bodies may hold a frame's identity; this many are looked at.
 _CANDIDATES_MAX: Final = 1000
@@ -50,8 +50,8 @@ class JournalView:
     last sync; `checkpoint` is the newest opening state, `lsn_next` the number of the next record.
     Below the lsn of `snapshot` reclaimed records are not there to be read: the queue's state is
     that of the snapshot and the records after its lsn (None: all records). `beginnings` counts how
-    often that began anew, because a daemon wrote a snapshot, or removed the front of the log, and
-    then removed segments that were not read yet.
+    often the reading began anew, because a daemon wrote a snapshot, or removed the front of the
+    log, and then removed segments that were not read yet.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class JournalView:
         return parse_folder_name(os.path.basename(os.path.abspath(self.folder)))[1]
 
     def records(self) -> Iterator[Record]:
-        """Yield every record that is kept, in order of lsn, each once.
+        """Yield every retained record, in order of lsn, each once.
 
         Raises JournalError for a file that cannot be read (NewerFormat: not by this version).
         """
@@ -128,7 +128,7 @@ class JournalView:
                 is_begun = True
                 self._begin(recovery.snapshot, record.lsn)
             if record.lsn < self.lsn_next:
-                continue  # read before a segment was removed under our feet
+                continue  # already read: a segment was removed during the reading
             self.lsn_next = record.lsn + 1
             self.count += 1
             yield record
@@ -190,7 +190,7 @@ class _LiveFiles:
 
 
 def _read_live(files: Files, path: str) -> bytes:
-    """Return a segment's bytes; of one being written those before which nothing is missing, then
+    """Return a segment's bytes. Of one being written: those before which nothing is missing, then
     zeros.
 
     A read runs from front to back while the daemon writes: it may pass a position just before a

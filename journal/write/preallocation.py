@@ -45,7 +45,7 @@ RECYCLED_TIMES_MAX: Final = 4  # a file is not used again for a segment that nee
 
 
 class Log(Protocol):
-    """The journal that the segments are for, as far as this module needs it."""
+    """The journal that the segments are for: the part that this module needs."""
 
     folder: str
     identity: bytes

@@ -8,7 +8,7 @@ A record about the whole queue (declared settings, the watermark of a schedule) 
 Its segment stays until two snapshots have the record, or until it is repeated in a newer segment.
 The segment of a put whose origin is open stays as well, even if the item is done.
 
-Done items stay as long as `retention` says; then the oldest segments go, or are rewritten.
+Done items stay for the time of `retention`; then the oldest segments go, or are rewritten.
 
 Numbers go on from the highest that a start finds, and are given once: archives and backups may have
 a file of that number. So a compacted segment with a higher number than the active one stays until

@@ -33,7 +33,7 @@ class Policy:
     max_age_ms: int | None = None
     max_queue_age_ms: int | None = None
     sync_ms: int = 0
-    sync_in_turn: bool = False  # a sync stops the whole server for as long as it takes
+    sync_in_turn: bool = False  # the whole server stops until a sync ends
     confirms_synced: bool = False
     durable: bool = True
     max_leased: int | None = None

@@ -40,7 +40,7 @@ MISSED_S: Final = 60
 LOOK_MS: Final = 1000
 _SOON_MS: Final = 50  # until a journal may have room that had none
 PUTS_MAX: Final = 1000  # in one look; the rest is due at once
-# Schedules of which one look finds times: each takes 0.03 to 0.1 ms. The rest is due at once.
+# One look finds the times of this many schedules, 0.03 to 0.1 ms each. The rest is due at once.
 FINDS_MAX: Final = 200
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a schedule is enough
 _BEHIND_S: Final = 3600  # a clock this far before the latest time put is worth a line

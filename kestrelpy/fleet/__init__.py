@@ -1,4 +1,4 @@
-"""Many processes, one data directory in an engine: who owns it, who waits, and how it is moved."""
+"""Many processes, one data directory in an engine: its owner, its standbys, its moves."""
 
 from journal.engine import SLICE
 from kestrelpy.fleet.member import FleetMember

@@ -1,6 +1,6 @@
 """A slice of an engine moved into a folder: copied under another name, checked, then renamed.
 
-    DIR~export/     each file, and `export.json`: of which claim they are
+    DIR~export/     each file, and `export.json` with the claim that they are of
     DIR             the same, when all is compared and verified
 
 After a killed run the next one goes on with its files, unless the slice was claimed meanwhile: then

@@ -257,7 +257,7 @@ class PostgresEngine:
         values = {"member": member.name, "address": member.address, "takeover": takeover_s}
         self._look(_NOTE, values)
         if not self._committing.is_open:
-            # Now: at a claim clients wait for it. What is wrong with it, the claim says.
+            # Connect now: clients wait for a claim. The claim reports an error of the connection.
             with contextlib.suppress(psycopg.Error):
                 self._committing.open()
                 self._is_waiting = True

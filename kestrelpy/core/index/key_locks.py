@@ -279,7 +279,7 @@ class KeyLocks:
         self._block_none(trash)
 
     def retain_only(self, stay: IdSet, trash: Trash) -> None:
-        """Remove all claims but those of the items `stay`, none of which is blocked.
+        """Remove all claims but those of the items `stay`; none of these items is blocked.
 
         It looks at a few rows at most. `trash` passes the others on in slices; a row that is needed
         before that is passed on when its value is looked up.

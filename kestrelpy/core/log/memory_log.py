@@ -19,7 +19,7 @@ class Reserve(Protocol):
     """The records of one queue that must find room on the disk."""
 
     def count(self) -> int:
-        """Return how many records must find room, beside the confirms of one subscription."""
+        """Return how many records must find room, besides the confirms of one subscription."""
 
     def workers(self) -> int:
         """Return how many children confirm the items."""

@@ -136,7 +136,7 @@ class ChildQueue:
         return self.files.last_number
 
     def is_too_old(self, now_ms: int) -> bool:
-        """True if no client used the child for as long as its queue's `max_queue_age` allows.
+        """True if no client has used the child within the `max_queue_age` of its queue.
 
         A waiter or a lease is a use of now. A child that the configuration names stays.
         """

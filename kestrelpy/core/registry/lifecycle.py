@@ -40,7 +40,7 @@ READERS_MAX: Final = (1 << 16) - 1
 # When the disk is full, wanted children are tried again after LATER_MS, for LATER_MAX queues.
 LATER_MS: Final = 1000
 LATER_MAX: Final = 100
-# Children removed in one tick because nobody uses them: each takes a look at all items needed.
+# One tick removes this many unused children: each removal looks at all items still needed.
 EXPIRED_MAX: Final = 16
 
 

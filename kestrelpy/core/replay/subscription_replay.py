@@ -135,7 +135,7 @@ class ReplayLine:
             self.out_of_order.put(record, size)
 
     def lose(self, ids: IdSet) -> None:
-        """Add items whose puts are lost, and whose bodies nobody can read."""
+        """Add items whose puts are lost: their bodies can never be read."""
         for id_ in ids:
             if id_ not in self.reader.live:
                 self.reader._apply_put(id_, 0)

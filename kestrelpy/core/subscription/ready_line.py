@@ -32,7 +32,7 @@ REFILL_ITEMS: Final = 64
 # about 5 ms; the next turn takes the rest.
 _TAKES_MAX: Final = 16
 # A ready list may cost this much more than it is allowed before it drops its youngest items. An
-# item that comes back makes room for itself, and for a few more: so many calls share the work.
+# item that comes back makes room for itself, and for a few more, so that the calls share the work.
 _SLACK_BYTES: Final = 64 << 10
 _EVICTED_MORE: Final = 16
 _EVICTED_MAX: Final = 1000

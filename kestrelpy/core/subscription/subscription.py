@@ -37,7 +37,7 @@ from kestrelpy.core.timers import Alarm
 
 # A ready list releases memory whenever its length is a multiple of 1024 (a mask).
 _LOOK_ITEMS: Final = 1023
-# Observers told in one turn: each then looks for the new items, which takes 20 to 50 us.
+# One turn resumes this many observers: each then looks for the new items for 20 to 50 us.
 RESUMED_OBSERVERS_MAX: Final = 128
 # Waiters served in one step: thousands may be when a queue is resumed, or `max_leased` is raised.
 SERVED_MAX: Final = 250
@@ -437,10 +437,10 @@ class Subscription(SubscriptionState):
         self._serving = False
 
     def _wake_observers(self, now_ms: int) -> None:
-        """Tell observers that there are items after their markers, some of them in each turn.
+        """Resume observers that wait for items after their markers, some of them in each turn.
 
-        If there are more observers than one turn tells, they are told once the item is stored, so
-        that they do not all wait for its record.
+        If there are more observers than one turn resumes, they are resumed once the item is stored,
+        so that they do not all wait for its record.
         """
         waiters, to_resume, latest = self.waiters, self.to_resume, self.latest_marker
         after = waiters.first_after

@@ -231,7 +231,7 @@ class Transfers:
         if request.is_news(reason, item):
             source, target = request.source.name.decode("ascii"), request.target.decode("ascii")
             self.refusals.append(
-                f"queue {source}: what is to go to {target} stays in its dead line: {reason}"
+                f"queue {source}: items for {target} stay among its dead letters: {reason}"
             )
         if item and request.skip():
             return False

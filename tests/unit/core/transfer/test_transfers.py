@@ -217,7 +217,7 @@ def test_what_the_target_refuses_stays_dead_and_is_tried_again(settings: dict[st
 
     assert list(town.queue("jobs").reader.dead.deaths) == [1]
     assert len(town.said) == 1
-    assert "queue jobs: what is to go to failed stays in its dead line: " in town.said[0]
+    assert "queue jobs: items for failed stay among its dead letters: " in town.said[0]
     assert town.moving() == []
     assert town.say("a", b"get jobs/dead/peek").startswith(b"VALUE"), "others see it"
 
