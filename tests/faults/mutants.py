@@ -69,7 +69,7 @@ EQUIVALENTS: Final = ROOT / "tests/faults/equivalent_mutants.toml"
 RESULTS: Final = ROOT / "build/mutants.jsonl"
 # Together some seconds; which lives they are is nothing but their number.
 LIVES: Final = tuple(
-    f"tests/simulation/test_simulation.py::test_every_promise_is_kept[{n}]" for n in range(2)
+    f"tests/simulation/test_simulation.py::test_every_promise_holds[{n}]" for n in range(2)
 )
 JOBS_MAX: Final = 2  # a run starts daemons and syncs: more of them make each other late
 RUN_SECONDS: Final = 600  # a run that takes longer does not end

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
         for violation in outcome.violations:
             print(f"seed {argument}: VIOLATION: {violation}")
         if not outcome.violations:
-            print(f"seed {argument}: every promise was kept")
+            print(f"seed {argument}: every promise holds")
         broken |= bool(outcome.violations)
     return broken
 

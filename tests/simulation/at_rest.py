@@ -36,35 +36,35 @@ class Rest:
             if self._empty() and self._look(when):
                 self.world.count("ends with nothing left")
                 self.world.restart_cleanly()
-            if self.world.ledger.violations:
+            if self.world.checker.violations:
                 return
 
     def _empty(self) -> bool:
         """Fetch all items until none comes, and hang up; return True if that succeeded."""
         world, drain = self.world, self.drain
-        books = [*world.ledger.books.values()]
+        books = [*world.checker.books.values()]
         if drain.wire is None or drain.wire.is_closed:
             drain.wire = world.connect()
         assert drain.wire is not None
         for book in books:
             drain.resume(book)
         quiet_us = world.timeline.us
-        while world.timeline.us < quiet_us + _QUIET_US and not world.ledger.violations:
+        while world.timeline.us < quiet_us + _QUIET_US and not world.checker.violations:
             for book in books:
                 if drain.fetch_all(book, "") + drain.fetch_all(book, "dead"):
                     quiet_us = world.timeline.us
             world.timeline.run_until(world.timeline.us + 200_000)
         drain.wire.hang_up()
-        return not world.ledger.violations
+        return not world.checker.violations
 
     def _look(self, when: str) -> bool:
         """Return True if nothing is left."""
         world = self.world
-        kept_us = (book.rules.retain_us for book in world.ledger.books.values())
+        kept_us = (book.rules.retain_us for book in world.checker.books.values())
         goes_us = max((us for us in kept_us if us <= _RETAINED_US), default=0)
         world.timeline.run_until(world.timeline.us + _A_WHILE_US + goes_us)
-        if world.daemon is None or world.ledger.violations:
+        if world.daemon is None or world.checker.violations:
             return False
         for complaint in left_over(world.daemon):
-            world.ledger.complain(f"left{when}: {complaint}")
-        return not world.ledger.violations
+            world.checker.complain(f"left{when}: {complaint}")
+        return not world.checker.violations

@@ -102,11 +102,11 @@ class Thing:
     gone_us: int = 0
     may_return: bool = False
     talk: Talk | None = None  # the connection on which it was stored
-    holder: object | None = None  # the connection or loan that certainly has the lease, until ...
+    holder: object | None = None  # the connection or token that certainly has the lease, until ...
     held_until_us: int = 0  # ... then the lease may be over ...
     over_us: int = NEVER  # ... and then it certainly is
     ready_us: int = NEVER  # certainly ready since then
-    lent_us: int = 0  # when a reply leased it last
+    leased_us: int = 0  # when a reply leased it last
     ends: int = 0  # deliveries, each of which may end as an attempt
     sure_ends: int = 0  # deliveries that certainly ended as an attempt
     marker: int = 0
@@ -185,14 +185,14 @@ class Book:
     ended_us: int = 0  # the last life
     standing: Standing = field(default_factory=Standing)
     sources: list[Book] = field(default_factory=list)  # from which items may come here
-    orders: list[Request] = field(default_factory=list)  # moves and redrives that may go on
+    open_moves: list[Request] = field(default_factory=list)  # moves and redrives that may go on
     # The deadlines of opens by token without an answer: until then an unknown item may be leased.
     unseen_until_us: list[int] = field(default_factory=list)
     parent: Book | None = None  # of a child
     children: list[Book] = field(default_factory=list)
     was_named: bool = False  # may this child be there?
     linked_us: int = NEVER  # this child certainly sees every item that comes after this
-    is_orphan: bool = False  # its queue was deleted, and the child itself was not
+    is_parentless: bool = False  # its queue was deleted, and the child itself was not
 
     # -- what is sure -----------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Book:
     @property
     def opens_unseen(self) -> int:
         """The number of possible leases of unknown items."""
-        return self.opens_lost + sum(each.lends for each in self.underway)
+        return self.opens_lost + sum(each.opens for each in self.underway)
 
     def excuses(self, request: Request) -> int:
         """Return the most ready items that `request` may have been unable to see."""
@@ -320,7 +320,7 @@ class Book:
     def put(self, thing: Thing) -> None:
         """Note that a set of this item has arrived."""
         self.things[thing.number] = thing
-        thing.roams |= bool(self.orders)
+        thing.roams |= bool(self.open_moves)
         if self.wipes:
             self.suspect(thing)
         if self.rules.discards and self.rules.max_items is not None:
@@ -373,10 +373,10 @@ class Book:
         if request.verb == "delete":
             self.forget_generation(now_us)
 
-    def order(self, request: Request, now_us: int) -> None:
+    def move_arrived(self, request: Request, now_us: int) -> None:
         """Note that a move or redrive has arrived: it may take any item that may be here or comes
         before it is over."""
-        self.orders.append(request)
+        self.open_moves.append(request)
         for thing in (*self.things.values(), *self.ghosts.values(), *self.visitors(now_us)):
             thing.roams = True
 
@@ -416,7 +416,7 @@ class Book:
         """Note that the server ended: clean, kill or power."""
         self.ended_us = now_us
         self.takes_lost += sum(request.takes for request in self.underway)
-        self.opens_lost += sum(request.lends for request in self.underway)
+        self.opens_lost += sum(request.opens for request in self.underway)
         for request in self.underway:
             self.lost_open(request, now_us)
         self.underway.clear()
@@ -424,7 +424,7 @@ class Book:
         self.removed_us.clear()
         for wipe in list(self.wipes):
             self.end_wipe(wipe, now_us)
-        self.orders.clear()
+        self.open_moves.clear()
         self.fault_us = self.failed_us = 0
         self.may_fail = False
         self.standing.end_life(how == "power" and not self.rules.always_synced, now_us)

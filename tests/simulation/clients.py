@@ -98,15 +98,15 @@ class Client:
             wire.hang_up()
 
     def _listen(self, wire: Wire) -> None:
-        told = wire.talk.told
-        while self.seen < len(told):
-            request = told[self.seen]
+        answered = wire.talk.answered
+        while self.seen < len(answered):
+            request = answered[self.seen]
             self.seen += 1
             reply = request.reply
             assert reply is not None
             if request.ending:
                 self.holds = ""
-            if request.lends and reply.word == "VALUE":
+            if request.opens and reply.word == "VALUE":
                 self.holds = request.queue
             ends = reply.word in ("STORED", "SERVER_ERROR") or INVALID.search(reply.error)
             if request.hands_off and ends:
@@ -114,7 +114,7 @@ class Client:
 
     def say(self, wire: Wire, *requests: Request) -> None:
         """Send these in one go."""
-        self.sent += sum(not request.quiet for request in requests)
+        self.sent += sum(not request.noreply for request in requests)
         wire.send(list(requests))
 
     def later_on(self) -> str:
@@ -133,7 +133,7 @@ class Client:
 
     def some_set(self, queue: str, hands_off: str = "") -> Request:
         """Return a set or an add of a new item; it may hand off the held item."""
-        random, rules = self.random, self.world.ledger.books[queue].rules
+        random, rules = self.random, self.world.checker.books[queue].rules
         low, high = random.choice(_SIZES)
         size = random.randint(low, high) if random.random() < 0.9 else 0
         thing = self.world.new_thing(queue, size)
@@ -148,7 +148,7 @@ class Client:
             thing.key = random.choice(("", "A", "A", "B", "C", "A,B"))
         return Request(
             "add" if adds else "set", queue, options_of(thing, id_, hands_off), item=thing,
-            quiet=random.random() < 0.08 and not hands_off, expiry=thing.expiry,
+            noreply=random.random() < 0.08 and not hands_off, expiry=thing.expiry,
         )  # fmt: skip
 
     def hand_off(self, wire: Wire, named: str = "") -> None:
@@ -215,7 +215,7 @@ class Consumer(Client):
     def _go_on(self, wire: Wire, queue: str) -> None:
         random = self.random
         kind = random.random()
-        if self.world.ledger.books[queue].rules.hands and random.random() < 0.4:
+        if self.world.checker.books[queue].rules.hands and random.random() < 0.4:
             self.hand_off(wire)
         elif kind < 0.5:
             self.say(wire, Request("get", queue, "close"))
@@ -246,7 +246,7 @@ class Keeper(Client):
         super().__init__(world, number)
 
     def _listen(self, wire: Wire) -> None:
-        for request in wire.talk.told[self.seen :]:
+        for request in wire.talk.answered[self.seen :]:
             if request.lease_us and request.reply is not None and request.reply.number:
                 self.tokens.append((request.queue, request.reply.number))
         super()._listen(wire)
@@ -278,7 +278,7 @@ class Keeper(Client):
         if kind < 0.95:  # else it sends the same request once more, later
             self.tokens.pop(at)
         how = random.choice(("close", "close", "abort", "defer", "delete"))
-        hands = self.world.ledger.books[queue].rules.hands and "+" not in queue
+        hands = self.world.checker.books[queue].rules.hands and "+" not in queue
         if hands and random.random() < 0.4:
             self.hand_off(wire, f"={queue}:{token}")
         elif how == "delete":
@@ -300,7 +300,7 @@ class Visitor(Client):
     def do(self, wire: Wire) -> None:
         random, queue = self.random, self.reader()
         kind = random.random()
-        if self.world.ledger.books[queue].rules.ids and random.random() < 0.1:
+        if self.world.checker.books[queue].rules.ids and random.random() < 0.1:
             self.say(wire, Request("delete", queue, f"id={self.world.some_id(queue)}"))
         elif kind < 0.3:
             self.say(wire, Request(random.choice(("get", "gets")), queue, "peek"))
@@ -327,9 +327,9 @@ class Observer(Client):
 
     def do(self, wire: Wire) -> None:
         random, queue = self.random, self.reader()
-        told = wire.talk.told
-        if told and told[-1].reply is not None and told[-1].reply.number:
-            self.markers[told[-1].queue] = told[-1].reply.number
+        answered = wire.talk.answered
+        if answered and answered[-1].reply is not None and answered[-1].reply.number:
+            self.markers[answered[-1].queue] = answered[-1].reply.number
         if random.random() < 0.01:
             self._leave(wire)
         elif random.random() < 0.4:
@@ -375,7 +375,7 @@ class Mover(Client):
         random, queues = self.random, self.world.queues
         kind, at = random.random(), random.randrange(len(queues))
         later = random.choice(queues[at + 1 :]) if queues[at + 1 :] else ""
-        if not self.world.ledger.books[queues[at]].rules.moves:
+        if not self.world.checker.books[queues[at]].rules.moves:
             self.later(100_000)
         elif kind < 0.04:
             self._leave(wire)

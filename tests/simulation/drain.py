@@ -36,7 +36,7 @@ class Drain:
 
     def __init__(self, world: Simulation) -> None:
         self.world = world
-        self.ledger = world.ledger
+        self.checker = world.checker
         self.wire: Wire | None = None
         self._came = set[tuple[str, int]]()
 
@@ -44,23 +44,23 @@ class Drain:
         """Drain all queues; report a violation if anything is wrong."""
         world = self.world
         world.restart_cleanly()
-        if self.ledger.violations:
+        if self.checker.violations:
             return
         self.wire = world.connect()
         assert self.wire is not None
         world.timeline.run_until(world.timeline.us + 10_000 + max(DELAYS_MS) * 1000)
-        books = [*self.ledger.books.values()]
+        books = [*self.checker.books.values()]
         self._read_again()
         if any(book.rules.moves for book in books):
             self._drain_together(books)
         else:
             for book in books:
                 self._drain(book)
-                if self.ledger.violations:
+                if self.checker.violations:
                     return
         self._is_scheduled()
         self._read_again()
-        if (self.ledger.shelves or self.ledger.streams) and not self.ledger.violations:
+        if (self.checker.shelves or self.checker.streams) and not self.checker.violations:
             world.crash("power")
             world.start()
             world.ensure_up()
@@ -69,12 +69,12 @@ class Drain:
 
     def _read_again(self) -> None:
         """Read all retained items, from the first to the last, and the versions of keys."""
-        for stream in self.ledger.streams.values():
+        for stream in self.checker.streams.values():
             self._read_versions(stream)
-        for shelf in self.ledger.shelves.values():
+        for shelf in self.checker.shelves.values():
             reading = Pass(shelf.book.name, self.world.timeline.us)
             reply = Reply("NONE")
-            while reply.word != "END" and not self.ledger.violations:
+            while reply.word != "END" and not self.checker.violations:
                 options = self.world.random.choice(OPTIONS)
                 key = f"peek/after={reading.after}{options}"
                 reply = self.ask(Request("gets", shelf.book.name, key, reading=reading))
@@ -87,13 +87,13 @@ class Drain:
         name, rules = stream.book.name, stream.book.rules
         key = f"key={key_of(name)}/peek"
         last = self.ask(Request("gets", name, key)).number
-        if rules.retain_us != NEVER or self.ledger.violations:
+        if rules.retain_us != NEVER or self.checker.violations:
             return
         for version in range(1, last + 1):
             self.ask(Request("gets", name, f"{key}/at_version={version}"))
         self.world.count("readings of versions")
         for wrong in stream.whole(last):
-            self.ledger.complain(wrong)
+            self.checker.complain(wrong)
 
     def _count_gaps(self, shelf: Shelf) -> None:
         """Check that a marker older than all retained items has a gap after it, and a newer one
@@ -107,7 +107,7 @@ class Drain:
             there = shelf.at(earliest)
             is_wrong = there is not None and not there.expiry and first > earliest
             if is_wrong and self._stat(shelf, "marker_earliest") == earliest:  # it was not over now
-                self.ledger.complain(f"{name} begins with {earliest}, but {first} is shown")
+                self.checker.complain(f"{name} begins with {earliest}, but {first} is shown")
             after = self.world.random.choice((1, earliest - 2, first - 1, first))
             before = self._stat(shelf, "gaps")
             shown = self._shown(shelf, max(after, 0))
@@ -119,7 +119,7 @@ class Drain:
             is_none = after >= first - 1
             self.world.count("gaps" if is_gap else "no gaps")
             if (is_gap and gaps != 1) or (is_none and gaps):
-                self.ledger.complain(
+                self.checker.complain(
                     f"{gaps} gaps of {name} behind {after} were counted, and it begins with "
                     f"{earliest}"
                 )
@@ -136,15 +136,16 @@ class Drain:
 
     def _is_scheduled(self) -> None:
         """Check that items whose place is not certain are at one of the possible places."""
-        came, us, ledger = {number for _, number in self._came}, self.world.timeline.us, self.ledger
+        checker, us = self.checker, self.world.timeline.us
+        came = {number for _, number in self._came}
         missing = [
             (thing, "nor what has its id")
-            for once in ledger.once.values() for thing in once.lost(came, us)
+            for once in checker.once.values() for thing in once.lost(came, us)
         ]  # fmt: skip
-        missing += [(t, "nor what was to take its place") for t in ledger.hands.lost(came, us)]
+        missing += [(t, "nor what was to take its place") for t in checker.hands.lost(came, us)]
         for thing, other in missing:
-            if not any(book.takes_lost for book in ledger.books.values()):
-                ledger.complain(f"lost: neither {thing} came {other}")
+            if not any(book.takes_lost for book in checker.books.values()):
+                checker.complain(f"lost: neither {thing} came {other}")
 
     def ask(self, request: Request) -> Reply:
         """Send a request, and return its answer."""
@@ -152,34 +153,34 @@ class Drain:
         assert wire is not None
         wire.send([request])
         end = world.timeline.us + _PATIENCE_US
-        while request.reply is None and world.timeline.us < end and not self.ledger.violations:
+        while request.reply is None and world.timeline.us < end and not self.checker.violations:
             world.timeline.run_until(world.timeline.us + 1_000)
         if request.reply is None:
-            self.ledger.complain(f"no answer to {request}")
+            self.checker.complain(f"no answer to {request}")
             return Reply("NONE")
         return request.reply
 
     def resume(self, book: Book) -> None:
         if self.ask(Request("resume", book.name)).word not in ("OK", "NOT_FOUND"):
-            self.ledger.complain(f"{book.name} cannot be resumed")
+            self.checker.complain(f"{book.name} cannot be resumed")
 
     def _drain_together(self, books: list[Book]) -> None:
-        timeline, ledger = self.world.timeline, self.ledger
+        timeline, checker = self.world.timeline, self.checker
         for book in books:
             self.resume(book)
         stored = [t for book in books for t in book.things.values() if t.stored_us]
         sure = [t for t in stored if not t.doubt]
         began_us = quiet_us = timeline.us
         came = set[int]()
-        while timeline.us < quiet_us + _QUIET_US and not ledger.violations:
+        while timeline.us < quiet_us + _QUIET_US and not checker.violations:
             timeline.run_until(timeline.us + 100_000)
             for book in books:
                 for thing in self.fetch_all(book, "") + self.fetch_all(book, "dead"):
                     came.add(thing.number)
                     quiet_us = timeline.us
         missing = [t for t in sure if t.number not in came and not self._may_have_expired(t)]
-        if len(missing) > sum(book.takes_lost for book in books) and not ledger.violations:
-            ledger.complain(
+        if len(missing) > sum(book.takes_lost for book in books) and not checker.violations:
+            checker.complain(
                 f"lost: {', '.join(map(str, missing))} where items go from queue to queue "
                 f"(drained from {began_us} us)"
             )
@@ -191,7 +192,7 @@ class Drain:
     def _may_have_expired(self, thing: Thing) -> bool:
         """True if it may have expired and ended, and not moved to another queue without an expiry.
         """
-        book = self.ledger.books[thing.queue]
+        book = self.checker.books[thing.queue]
         goes = book.rules.expire_to and not (thing.roams or book.may_be_dead(thing))
         return thing.may_be_expired(self.world.timeline.us) and not goes
 
@@ -202,7 +203,7 @@ class Drain:
         stats = self.ask(Request("stats", book.name)).stats
         came = self.fetch_all(book, "")
         dead = self.fetch_all(book, "dead")
-        if self.ledger.violations:
+        if self.checker.violations:
             return
         # Expired items that were not read back yet still count.
         there_may_be = [*book.things.values(), *book.ghosts.values(), *came]
@@ -212,7 +213,7 @@ class Drain:
         missing = [t for t in sure if t.number not in there]
         missing = [t for t in missing if not t.may_be_expired(self.world.timeline.us)]
         if len(missing) > book.takes_lost:
-            self.ledger.complain(
+            self.checker.complain(
                 f"lost: {', '.join(map(str, missing))}, and only {book.takes_lost} plain gets "
                 f"had no answer (drained from {began_us} us)"
             )
@@ -223,20 +224,20 @@ class Drain:
         thing = self.world.new_thing(book.name, 10)
         reply = self.ask(Request("set", book.name, item=thing))
         if reply.word != "STORED":
-            self.ledger.complain(f"a last set into {book.name} was answered {reply}")
+            self.checker.complain(f"a last set into {book.name} was answered {reply}")
         reply = self.ask(Request("get", book.name))
-        # Behind what a deleted queue left to a child stands what its successor's was given, lent.
+        # Behind what a deleted queue left to a child stands what its successor's was given, leased.
         has_another = book.parent is not None and book.parent.deleted_us > 0
         if reply.flags != thing.number and not has_another:
-            self.ledger.complain(f"a last get from {book.name} was answered {reply}")
+            self.checker.complain(f"a last get from {book.name} was answered {reply}")
 
     def fetch_all(self, book: Book, options: str) -> list[Thing]:
         came: list[Thing] = []
         for _ in range(_FETCHES_MAX):
             reply = self.ask(Request("get", book.name, options))
-            if reply.word != "VALUE" or self.ledger.violations:
+            if reply.word != "VALUE" or self.checker.violations:
                 break
-            thing = self.ledger.kids.thing(reply.flags, book)
+            thing = self.checker.kids.thing(reply.flags, book)
             assert thing is not None
             came.append(thing)
             self._came.add((book.name, thing.number))
@@ -253,7 +254,7 @@ class Drain:
         """Check that `stats` at rest counted the items that came."""
         if not stats:
             if came or dead:
-                self.ledger.complain(f"{book.name} has no stats, but {len(came)} items")
+                self.checker.complain(f"{book.name} has no stats, but {len(came)} items")
             return
         expected = {"dead": len(dead), "open_transactions": 0, "waiters": 0, "leased": 0}
         expected["delayed"] = 0
@@ -264,4 +265,4 @@ class Drain:
         for name, value in expected.items():
             said = stats.get(f"queue_{book.name}_{name}")
             if said != str(value):
-                self.ledger.complain(f"stats {book.name} {name} is {said}, but {value} came")
+                self.checker.complain(f"stats {book.name} {name} is {said}, but {value} came")

@@ -16,14 +16,17 @@ from pathlib import Path
 from tests.simulation.plan import has_http
 from tests.simulation.plants import PLANTS
 from tests.simulation.plants_http import PLANTS_HTTP
-from tests.simulation.plants_kept import PLANTS_KEPT
+from tests.simulation.plants_retained import PLANTS_RETAINED
 from tests.simulation.plants_versions import PLANTS_VERSIONS
 from tests.simulation.simulation import Simulation
 
 SEEDS_MAX = 600
 TABLE = Path(__file__).parent / "seeds.json"
 HTTP = {plant.__name__ for plant in PLANTS_HTTP}
-ALL = {plant.__name__: plant for plant in (*PLANTS, *PLANTS_KEPT, *PLANTS_VERSIONS, *PLANTS_HTTP)}
+ALL = {
+    plant.__name__: plant
+    for plant in (*PLANTS, *PLANTS_RETAINED, *PLANTS_VERSIONS, *PLANTS_HTTP)
+}
 
 
 def known_seeds() -> dict[str, int]:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.books import LATE_US, NEVER, Book, Thing
-from tests.simulation.loans import Loan
 from tests.simulation.requests import INVALID, JOURNAL, Reply, Request, Talk
+from tests.simulation.token_leases import Lease
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
+    from tests.simulation.checker import Checker
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Hand:
     old: Thing
     book: Book  # in which the old one was
     new: Thing
-    loan: Loan | None
+    lease: Lease | None
     asked_us: int  # when the old one was fetched
     until_us: int
     over_us: int
@@ -44,35 +44,35 @@ class Hand:
 class Hands:
     """All hand-offs of a run."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, checker: Checker) -> None:
+        self._checker = checker
         self.all: list[Hand] = []
 
     def arrived(self, talk: Talk, request: Request, new: Thing) -> None:
         """Note that a hand-off has arrived, and of which item, if that is known."""
-        ledger, loan = self._ledger, None
+        checker, lease = self._checker, None
         old: Thing | None
         if request.hand_token:
-            loan = ledger.loans[request.hand_queue].by_token.get(request.hand_token)
-            if loan is None:
+            lease = checker.leases[request.hand_queue].by_token.get(request.hand_token)
+            if lease is None:
                 return
-            old, name = loan.thing, request.hand_queue
-            asked_us, until_us, over_us = loan.asked_us, loan.until_us, loan.over_us
-            was_sure = ledger.loans[name].arrived(request)
+            old, name = lease.thing, request.hand_queue
+            asked_us, until_us, over_us = lease.asked_us, lease.until_us, lease.over_us
+            was_sure = checker.leases[name].arrived(request)
         else:
             old, name = talk.held, talk.held_queue
             asked_us, until_us, over_us = talk.held_arrived_us, talk.until_us, talk.over_us
             was_sure = old is not None and old.holder is talk
         if old is None or old.queue != name:
             return
-        book = ledger.books[name]
+        book = checker.books[name]
         alone = 0
         if not old.gone:
             old.holder, old.ready_us = None, NEVER
             old.closes += 1
             alone = 0 if old.doubt else old.closes
             book.suspect(old, NEVER)
-        hand = Hand(request, old, book, new, loan, asked_us, until_us, over_us, was_sure, alone)
+        hand = Hand(request, old, book, new, lease, asked_us, until_us, over_us, was_sure, alone)
         request.hand, request.alone, new.hand = hand, alone, hand
         old.hands.append(hand)
         self.all.append(hand)
@@ -86,14 +86,14 @@ class Hands:
             return
         hand.settled_us = now_us
         if reply.word != "STORED":
-            self._kept(hand, talk)
+            self._not_confirmed(hand, talk)
             return
         if hand.over_us + LATE_US < request.arrived_us:
             yield f"{request} confirmed {hand.old}, but its lease was over"
-        if hand.loan is None:
+        if hand.lease is None:
             talk.held = None
         else:
-            yield from self._ledger.loans[hand.book.name].ended(request, reply)
+            yield from self._checker.leases[hand.book.name].ended(request, reply)
         hand.came_of_it = "both"
         if hand.book.deleted_us >= hand.asked_us:
             hand.old.doubt_until_us = min(hand.old.doubt_until_us, now_us)
@@ -102,7 +102,7 @@ class Hands:
 
     def refused(self, talk: Talk, request: Request, reply: Reply) -> Iterator[str]:
         """Yield the mistakes of an error."""
-        ledger, hand, now_us, why = self._ledger, request.hand, request.left_us, reply.error
+        checker, hand, now_us, why = self._checker, request.hand, request.left_us, reply.error
         new = request.item
         assert new is not None
         goes = f"queue {request.queue} was deleted" in why  # its files may hold the new one yet
@@ -115,9 +115,9 @@ class Hands:
             if was_taken and hand is not None and talk.held is hand.old:
                 talk.held = None
                 if self._may_be_full(request):  # then it is held as before
-                    talk.lends_failed_us = request.left_us
+                    talk.open_failed_us = request.left_us
             return
-        ledger.not_stored(new)
+        checker.not_stored(new)
         is_mistaken = "do not go to" in why
         is_over = "nothing to confirm" in why or INVALID.search(why) or "was deleted" in why
         is_over = is_over and not is_mistaken
@@ -125,8 +125,8 @@ class Hands:
             is_sure = hand.was_sure and now_us < hand.until_us
             if is_sure and hand.book.deleted_us < hand.asked_us:
                 yield f"{request} answered {reply}, but the lease of {hand.old} is not over"
-            if hand.loan is None and talk.held is hand.old:
-                ledger.over(talk, hand.old, request)
+            if hand.lease is None and talk.held is hand.old:
+                checker.over(talk, hand.old, request)
                 talk.overdue.add(hand.book.name)
             self._in_doubt(hand, now_us)
         elif is_mistaken:
@@ -136,16 +136,16 @@ class Hands:
         elif "confirm needs queues" in why:
             if self._may_be(request) and hand is not None:
                 yield f"{request} answered {reply}, but both queues are synced and on disk"
-        elif not (is_over or ledger.is_refused_for_now(reply)):
+        elif not (is_over or checker.is_refused_for_now(reply)):
             yield f"{request} answered {reply} without a reason"
         if hand is not None:
             hand.settled_us, hand.came_of_it = now_us, "neither"
             if not is_over:
-                self._kept(hand, talk)
+                self._not_confirmed(hand, talk)
 
     def _may_be_full(self, request: Request) -> bool:
         """True if the answer may have been NOT_STORED, which waited for a record that failed."""
-        book = self._ledger.books[request.queue]
+        book = self._checker.books[request.queue]
         most = book.rules.max_items
         return most is not None and book.possible(request.arrived_us) > most  # (it is counted too)
 
@@ -160,11 +160,11 @@ class Hands:
 
     def _books(self, request: Request) -> list[Book]:
         """Return the books of its target, and of its source if that is known."""
-        return [self._ledger.books[request.queue], *self._source(request)]
+        return [self._checker.books[request.queue], *self._source(request)]
 
     def _source(self, request: Request) -> list[Book]:
         if request.hand_queue:
-            return [self._ledger.books[request.hand_queue]]
+            return [self._checker.books[request.hand_queue]]
         return [] if request.hand is None else [request.hand.book]
 
     def unanswered(self, request: Request, now_us: int) -> None:
@@ -187,14 +187,14 @@ class Hands:
         for hand in old.hands:
             if not hand.came_of_it and hand.settled_us < request.arrived_us:
                 hand.came_of_it = "neither"
-                self._ledger.not_stored(hand.new)
+                self._checker.not_stored(hand.new)
 
     def lost(self, came: set[int], us: int) -> list[Thing]:
         """Return the old items of hand-offs with an unknown result, of which neither item came."""
         missing = []
         for hand in self.all:
             old, new = hand.old, hand.new
-            book, other = hand.book, self._ledger.books[new.queue]
+            book, other = hand.book, self._checker.books[new.queue]
             if hand.came_of_it or old.gone or new.gone or new.refused or not old.stored_us:
                 continue
             if old.closes != hand.alone or new.doubt or old.roams or new.roams:
@@ -222,15 +222,15 @@ class Hands:
     def _is_done(self, hand: Hand, now_us: int) -> None:
         old = hand.old
         if not old.gone:
-            self._ledger.books[old.queue].remove(old, "synced", now_us)
-        elif self._ledger.books[old.queue].ghosts.pop(old.number, None) is not None:
+            self._checker.books[old.queue].remove(old, "synced", now_us)
+        elif self._checker.books[old.queue].ghosts.pop(old.number, None) is not None:
             old.gone, old.may_return = "synced", False
 
     def _in_doubt(self, hand: Hand, now_us: int) -> None:
         if hand.old.doubt_until_us == NEVER:
             hand.old.doubt_until_us = now_us
 
-    def _kept(self, hand: Hand, talk: Talk) -> None:
+    def _not_confirmed(self, hand: Hand, talk: Talk) -> None:
         """Note that the old item was not confirmed: it is held as before, if its lease lasts."""
         hand.came_of_it = "neither"
         old, now_us = hand.old, hand.request.left_us
@@ -238,10 +238,10 @@ class Hands:
         if old.gone or not hand.alone or hand.alone != old.closes:
             return
         old.doubt = hand.book.last_wipe_us >= hand.asked_us
-        loan = hand.loan
+        lease = hand.lease
         is_held = hand.was_sure and now_us < hand.until_us and not old.doubt
-        if is_held and (loan is not None or not talk.is_over):
-            old.holder = loan or talk
+        if is_held and (lease is not None or not talk.is_over):
+            old.holder = lease or talk
             old.held_until_us, old.over_us = hand.until_us, hand.over_us
-            if loan is not None:
-                loan.unsure = False
+            if lease is not None:
+                lease.unsure = False

@@ -28,7 +28,7 @@ class Historian(Client):
         super().__init__(world, number)
 
     def _listen(self, wire: Wire) -> None:
-        for request in wire.talk.told[self.seen :]:
+        for request in wire.talk.answered[self.seen :]:
             reply, reading = request.reply, request.reading
             if reply is None or request.after < 0:
                 continue
@@ -44,7 +44,7 @@ class Historian(Client):
         super()._listen(wire)
 
     def do(self, wire: Wire) -> None:
-        random, queue = self.random, self.random.choice([*self.world.ledger.shelves])
+        random, queue = self.random, self.random.choice([*self.world.checker.shelves])
         kind, markers = random.random(), self.markers.get(queue)
         options = random.choice(OPTIONS)
         if kind < 0.02:

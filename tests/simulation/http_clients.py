@@ -24,7 +24,7 @@ class HttpProducer(Producer):
 
     def some_set(self, queue: str, hands_off: str = "") -> Request:
         request = super().some_set(queue)
-        request.quiet = False
+        request.noreply = False
         request.expiry = max(request.expiry, 0)
         assert request.item is not None
         request.item.expiry = request.expiry

@@ -5,7 +5,7 @@
     touch jobs/token=7 2       ──▶ PATCH  /queues/jobs/leases/7?lease=2s  204 ──▶ TOUCHED
     get jobs/close/token=7     ──▶ DELETE /queues/jobs/leases/7           204 ──▶ END
 
-One rule: the ledger reads requests and answers in memcache's words, and so holds both wires to the
+One rule: the checker reads requests and answers in memcache's words, and so holds both wires to the
 same promises.
 """
 
@@ -23,7 +23,7 @@ from tests.simulation.requests import Request
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
+    from tests.simulation.checker import Checker
 
 _HEAD_END: Final = b"\r\n\r\n"
 _LAST_WORDS: Final = (
@@ -35,8 +35,8 @@ _LAST_WORDS: Final = (
 class HttpWire(Wire):
     """Both ends of one HTTP connection, in one life of the server."""
 
-    def __init__(self, loop: SimLoop, random: Random, ledger: Ledger, number: int) -> None:
-        super().__init__(loop, random, ledger, number)
+    def __init__(self, loop: SimLoop, random: Random, checker: Checker, number: int) -> None:
+        super().__init__(loop, random, checker, number)
         self._heard = b""
         self._behind: deque[Request] = deque()  # each is executed when the one before is answered
 
@@ -91,7 +91,7 @@ def _translated(request: Request) -> tuple[str, str, bytes]:
             asks["expires"] = f"{request.expiry}s"
         query = "&".join(f"{name}={value}" for name, value in asks.items())
         return "POST", f"{where}/items?{query}", request.item.body
-    if request.lends:
+    if request.opens:
         wait = named.get("t", "0")
         wait += "ms" if wait.isdigit() else ""
         return "POST", f"{where}/leases?lease={named['lease']}&wait={wait}", b""
@@ -120,7 +120,7 @@ def _in_words(request: Request, status: int, body: bytes) -> bytes:
     if request.item is not None:
         is_stored = status == 201 or request.verb == "set"
         return b"STORED\r\n" if is_stored else b"NOT_STORED\r\n"
-    if not request.lends:
+    if not request.opens:
         return {"touch": b"TOUCHED\r\n", "delete": b"DELETED\r\n"}.get(request.verb, b"END\r\n")
     if not said["leases"]:
         return b"END\r\n"

@@ -29,7 +29,7 @@ def wrong_with(
     yield from _held(request, thing, book, fresh)
     yield from _out_of_time(request, thing, book, fresh)
     if not (request.dead or book.may_fail):
-        yield from _out_of_order(request, thing, book)
+        yield from _overtaken(request, thing, book)
     if reply.number and request.arrived_us > book.deleted_us:
         yield from _misnumbered(request, reply.number, thing, book)
 
@@ -62,10 +62,10 @@ def _held(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[s
         and thing.holder not in (None, request.talk)
         and request.left_us < thing.held_until_us
     ):
-        yield f"{request} is lent {thing}, which another connection holds"
-    if request.lends and fresh and not request.dead:  # (what is taken is done before it is said)
+        yield f"{request} is leased {thing}, which another connection holds"
+    if request.opens and fresh and not request.dead:  # (what is taken is done before it is said)
         for rival in book.rivals(thing, request.left_us):
-            yield f"{request} is lent {thing}, but {rival} of its key is lent"
+            yield f"{request} is leased {thing}, but {rival} of its key is leased"
 
 
 def _out_of_time(request: Request, thing: Thing, book: Book, fresh: bool) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _out_of_time(request: Request, thing: Thing, book: Book, fresh: bool) -> Ite
         yield f"{thing} is delivered after {thing.sure_ends} attempts"
 
 
-def _out_of_order(request: Request, thing: Thing, book: Book) -> Iterator[str]:
+def _overtaken(request: Request, thing: Thing, book: Book) -> Iterator[str]:
     sure = book.fetchable(request.arrived_us, request.left_us)
     before = [some for some in sure if _is_one_before(some, thing)]
     if len(before) > book.excuses(request):
@@ -102,7 +102,7 @@ def _observed(request: Request, number: int, thing: Thing, book: Book) -> Iterat
     leased and dead ones as well."""
     if number <= request.behind:
         yield f"{request} shows {thing} with marker {number}"
-    if book.is_orphan:
+    if book.is_parentless:
         return  # with its last item it goes, and a child of the same name begins anew
     sure = surely_behind(request, book)
     missed = [each for each in sure if each.marker < number]
@@ -120,12 +120,12 @@ def surely_behind(request: Request, book: Book) -> list[Thing]:
 
 def _misnumbered(request: Request, number: int, thing: Thing, book: Book) -> Iterator[str]:
     """Yield the mistakes of numbers: a token is issued once, and a marker belongs to one item."""
-    if request.lends:
+    if request.opens:
         if number in book.tokens:
             yield f"{request}: token {number} was issued before"
         book.tokens.add(number)
         return
-    if book.is_orphan:
+    if book.is_parentless:
         return
     first = thing.original
     if first is not None and first.marker not in (0, number) and not thing.roams:

@@ -19,26 +19,26 @@ from tests.simulation.books import NEVER, Book, Thing
 from tests.simulation.requests import Request
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
+    from tests.simulation.checker import Checker
 
 
 class Kids:
     """All children of a run."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, checker: Checker) -> None:
+        self._checker = checker
         self._copies: dict[tuple[str, int], Thing] = {}
-        for name, book in ledger.books.items():
+        for name, book in checker.books.items():
             parent = name.partition("+")[0]
             if parent != name:
-                book.parent = ledger.books[parent]
+                book.parent = checker.books[parent]
                 book.parent.children.append(book)
                 book.was_named = book.rules.configured
                 book.linked_us = -1 if book.was_named else NEVER
 
     def thing(self, number: int, book: Book) -> Thing | None:
         """Return the item of this number as the consumers of this queue or child see it."""
-        return self._copies.get((book.name, number)) or self._ledger.things.get(number)
+        return self._copies.get((book.name, number)) or self._checker.things.get(number)
 
     # -- what is stored ---------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class Kids:
     def stored(self, thing: Thing, now_us: int) -> None:
         """Note that it is certainly stored, so every child that was linked when it came has it."""
         for copy in thing.copies:
-            child = self._ledger.books[copy.queue]
+            child = self._checker.books[copy.queue]
             is_sure = child.linked_us < thing.arrived_us and child.rules.max_items is None
             if not is_sure or copy.stored_us or copy.gone:
                 continue
@@ -80,7 +80,7 @@ class Kids:
         """Note that it was not stored, so no child has it."""
         for copy in thing.copies:
             copy.refused = True
-            self._ledger.books[copy.queue].things.pop(copy.number, None)
+            self._checker.books[copy.queue].things.pop(copy.number, None)
 
     def expires(self, thing: Thing) -> None:
         """Note that the time is known by which the item certainly has expired."""
@@ -110,25 +110,25 @@ class Kids:
         if request.verb == "delete" and request.wipes:
             book.linked_us = NEVER
             if deletes == [request] and parent.deleted_us < request.arrived_us:
-                book.is_orphan = False
+                book.is_parentless = False
                 book.forget_generation(request.left_us)
-                self._ledger.loans[book.name].forget(request.left_us)
+                self._checker.leases[book.name].forget(request.left_us)
         elif (
             (request.fetches or request.peeks or request.item is not None)
-            and not (deletes or book.is_orphan)
+            and not (deletes or book.is_parentless)
             and since_us < request.arrived_us
         ):
             book.linked_us = min(book.linked_us, request.left_us)
 
-    def orphaned(self, book: Book, now_us: int) -> None:
+    def lost_their_parent(self, book: Book, now_us: int) -> None:
         """Note that the queue of a child is deleted: the child keeps its items."""
         for child in book.children:
-            child.linked_us, child.is_orphan = NEVER, True
+            child.linked_us, child.is_parentless = NEVER, True
             child.forget_generation(now_us)
-            self._ledger.loans[child.name].forget(now_us)
+            self._checker.leases[child.name].forget(now_us)
 
     def end_life(self, how: str) -> None:
         """The server ended."""
-        for book in self._ledger.books.values():
+        for book in self._checker.books.values():
             if how == "power" and not book.rules.always_synced:
                 book.linked_us = NEVER

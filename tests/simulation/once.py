@@ -190,14 +190,14 @@ class Once:
             for thing, was_doubt, closes in cancel.things:
                 if not was_doubt and thing.closes == closes and not thing.gone:
                     thing.doubt = request.arrived_us <= book.last_wipe_us
-        self._settle(cancel, now_us)
+        self._end_doubt(cancel, now_us)
 
     def uncancelled(self, request: Request, now_us: int) -> None:
         """Note that a cancel got an error, or no answer."""
         if request in self.cancels:
-            self._settle(self.cancels.pop(request), now_us)
+            self._end_doubt(self.cancels.pop(request), now_us)
 
-    def _settle(self, cancel: Cancel, now_us: int) -> None:
+    def _end_doubt(self, cancel: Cancel, now_us: int) -> None:
         for thing, _, _ in cancel.things:
             if thing.doubt_until_us == NEVER:
                 thing.doubt_until_us = now_us

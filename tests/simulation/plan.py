@@ -202,7 +202,7 @@ _FAULTS: Final = (
 
 
 def _some_rules(random: Random) -> tuple[Rules, dict[str, Any]]:
-    """Return a queue's settings, for the ledger and for the configuration."""
+    """Return a queue's settings, for the checker and for the configuration."""
     lease_ms = random.choice((None, 1_800_000, 1_800_000, 1_800_000, 400, 100, 30))
     max_items = random.choice((None, None, None, 3, 12))
     attempts = random.choice((None, 100, 100, 2, 1))

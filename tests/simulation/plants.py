@@ -128,7 +128,7 @@ def item_lost() -> Any:
     return around(Queue, "put", make)
 
 
-def lent_to_two() -> Any:
+def leased_to_two() -> Any:
     calls = count(1)
 
     def make(real: Around) -> Around:
@@ -180,7 +180,7 @@ def deleted_files_stay() -> Any:
     return mock.patch.object(DataDirectory, "remove_queues", lambda directory, queues, done: None)
 
 
-def replies_out_of_order() -> Any:
+def replies_reversed() -> Any:
     def make(real: Around) -> Around:
         def take(replies: Replies) -> bytes:
             replies.out.reverse()
@@ -241,7 +241,7 @@ def renewal_of_a_token_forgotten_by_a_restart() -> Iterator[None]:
 
 
 def put_off_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(OutOfOrder, "delay", lambda apart, record: None)
+    return mock.patch.object(OutOfOrder, "delay", lambda delays, record: None)
 
 
 def moved_without_a_record() -> Any:
@@ -259,7 +259,7 @@ def moved_without_a_record() -> Any:
     return around(TransferSource, "leave", make)
 
 
-def copies_in_doubt_kept_by_a_start() -> Any:
+def copies_in_doubt_survive_a_start() -> Any:
     return mock.patch.object(InFlight, "finish_all", lambda transfers, queue, now_ms: 0)
 
 
@@ -291,7 +291,7 @@ def what_waits_is_not_found_by_its_id() -> Any:
 
 
 def handed_off_and_given_back() -> Any:
-    def hand_off(passages: InFlight, source: Queue, lease: Any, *args: Any) -> None:
+    def hand_off(in_flight: InFlight, source: Queue, lease: Any, *args: Any) -> None:
         lease.owner.nack_one(lease, args[-1], DEFERRED)
 
     return mock.patch.object(InFlight, "hand_off", hand_off)
@@ -392,12 +392,12 @@ def never_at_rest() -> Any:
 
 PLANTS: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (
     acknowledged_before_the_sync, confirmed_before_the_write, shown_before_it_is_durable,
-    sync_tried_again, failed_sync_taken_for_good, folder_not_synced, item_lost, lent_to_two,
+    sync_tried_again, failed_sync_taken_for_good, folder_not_synced, item_lost, leased_to_two,
     second_before_first, last_record_dropped, tokens_begin_again, deleted_files_stay,
-    replies_out_of_order, bodies_mixed_up, never_at_rest, time_of_a_schedule_not_recorded,
+    replies_reversed, bodies_mixed_up, never_at_rest, time_of_a_schedule_not_recorded,
     pause_forgotten_by_a_restart, declaration_forgotten_by_a_restart,
     lease_by_token_forgotten_by_a_restart, renewal_of_a_token_forgotten_by_a_restart,
-    put_off_forgotten_by_a_restart, moved_without_a_record, copies_in_doubt_kept_by_a_start,
+    put_off_forgotten_by_a_restart, moved_without_a_record, copies_in_doubt_survive_a_start,
     id_forgotten_by_a_restart, id_not_known_again, id_known_that_was_never_seen,
     cancelled_by_its_id_and_there, what_waits_is_not_found_by_its_id, handed_off_and_given_back,
     handed_off_without_an_origin, confirmed_though_its_successor_was_refused, child_skips_an_item,

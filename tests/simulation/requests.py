@@ -34,7 +34,7 @@ LINES = {
 _VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?")
 # With `full`: stored, expires, attempts, state, key, id.
 _FULL = re.compile(rb"(VALUE \S+ \d+ \d+ \d+) \d+ (?:\d+|-) \d+ ([a-z]+) \S+ \S+")
-ORDERS = ("move", "redrive")
+MOVES = ("move", "redrive")
 _STAT = re.compile(rb"STAT (\S+) (.*)")
 # The errors by which the server refuses, for now or for good.
 NO_ROOM = re.compile("disk full|nothing is stored")
@@ -77,7 +77,7 @@ class Request:
     queue: str
     options: str = ""
     item: Thing | None = None  # of a set or add
-    quiet: bool = False
+    noreply: bool = False
     expiry: int = 0
     seconds: int = 0
     body: bytes = b""  # of a declaration
@@ -95,7 +95,7 @@ class Request:
 
     def __post_init__(self) -> None:
         parts = self.options.split("/")
-        self.lends = "open" in parts
+        self.opens = "open" in parts
         self.peeks = "peek" in parts
         self.dead = "dead" in parts
         self.declares = "declare" in parts
@@ -119,8 +119,8 @@ class Request:
         self.ending = next((p for p in parts if p in ("close", "abort", "defer")), "")
         self.confirms = self.ending == "close" or (self.verb == "delete" and self.token > 0)
         fetches = self.verb in ("get", "gets")
-        self.takes = fetches and not (self.lends or self.peeks or self.ending)
-        self.fetches = fetches and (self.lends or self.takes)
+        self.takes = fetches and not (self.opens or self.peeks or self.ending)
+        self.fetches = fetches and (self.opens or self.takes)
 
     @property
     def key(self) -> bytes:
@@ -129,7 +129,7 @@ class Request:
     @property
     def data(self) -> bytes:
         """The bytes of the request on the wire."""
-        noreply = b" noreply" if self.quiet else b""
+        noreply = b" noreply" if self.noreply else b""
         verb = self.verb.encode()
         if self.item is not None:
             body = self.item.body
@@ -151,7 +151,7 @@ class Request:
             extra = f" {len(self.item.body)} bytes"
             extra += f" behind version {self.version}" if self.verb == "cas" else ""
             extra += f" expires in {self.expiry} s" if self.expiry else ""
-            extra += " noreply" if self.quiet else ""
+            extra += " noreply" if self.noreply else ""
             return f"{self.verb} {self.key.decode()} item {self.item.number}{extra}"
         rest = f" {self.rest}" if self.rest else ""
         rest += f" {self.seconds}" if self.seconds else ""
@@ -159,7 +159,7 @@ class Request:
 
 
 class Talk:
-    """One connection as the ledger sees it: its requests without an answer, its held item."""
+    """One connection as the checker sees it: its requests without an answer, its held item."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -172,15 +172,15 @@ class Talk:
         self.over_us = 0  # ... and certainly is then
         self.at_end = False
         self.overdue: set[str] = set()  # a hand-off was told that its lease is over: a close may be
-        self.lends_failed_us = 0  # when an open, or a refused hand-off, had its journal's error
+        self.open_failed_us = 0  # when an open, or a refused hand-off, had its journal's error
         self.held_to_end = False  # it certainly held an item when its client ended it
         self.is_over = False
-        self.told: list[Request] = []  # answered, for the client to see
+        self.answered: list[Request] = []  # answered, for the client to see
 
     @property
     def may_hold(self) -> bool:
         """True if an open may be refused because an item is open."""
-        return self.held is not None or self.lends_failed_us > 0
+        return self.held is not None or self.open_failed_us > 0
 
     def parse(self) -> Request | None:
         """Return the next request that has its whole answer; raise NotWellFormed."""
@@ -211,7 +211,7 @@ class Talk:
         if word in (b"SERVER_ERROR", b"CLIENT_ERROR"):
             self.buffer = self.buffer[at:]
             return Reply(word.decode(), text.decode())
-        if request.verb in ORDERS and line.isdigit():
+        if request.verb in MOVES and line.isdigit():
             self.buffer = self.buffer[at:]
             return Reply("COUNT", line.decode())
         if word == b"STAT" and request.verb == "stats":

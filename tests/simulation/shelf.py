@@ -65,7 +65,7 @@ class Shelf:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self.kept: dict[int, Browse] = {}
+        self.readable: dict[int, Browse] = {}
         self.is_unsure = False  # a read failed: no item has to be shown
         self.may_have_gaps = False  # an item was cancelled or lost, or a client asked for a gap
         self.spent = 0
@@ -74,7 +74,8 @@ class Shelf:
 
     def put(self, thing: Thing) -> None:
         """Note that a set of this item has arrived."""
-        self.kept[thing.number] = Browse(thing, thing.arrived_us, self.spent, thing.delay_ms > 0)
+        is_delayed = thing.delay_ms > 0
+        self.readable[thing.number] = Browse(thing, thing.arrived_us, self.spent, is_delayed)
 
     def spend(self, request: Request) -> None:
         """Note the bytes of the log that a request, for any queue, may take."""
@@ -85,12 +86,12 @@ class Shelf:
         """Note that one of these may be cancelled."""
         self.may_have_gaps = True
         for thing in things:
-            if thing.number in self.kept:
-                self.kept[thing.number].is_void = True
+            if thing.number in self.readable:
+                self.readable[thing.number].is_void = True
 
     def erase(self, before_us: int, now_us: int) -> None:
         """Note that the queue was deleted: the items stored before then are gone."""
-        for each in self.kept.values():
+        for each in self.readable.values():
             if 0 < each.stored_us < before_us and each.erased_us == NEVER:
                 each.erased_us = now_us
 
@@ -99,7 +100,7 @@ class Shelf:
         self.spent += _LIFE_BYTES
         if forgets:
             self.may_have_gaps = True
-            for each in self.kept.values():
+            for each in self.readable.values():
                 each.is_void = True
                 each.marker, each.known_us = 0, NEVER
 
@@ -125,17 +126,17 @@ class Shelf:
 
     def due(self, since_us: int, us: int) -> Iterator[Browse]:
         """Yield the items that must have been readable all the time."""
-        return (each for each in self.kept.values() if self._must_be_there(each, since_us, us))
+        return (each for each in self.readable.values() if self._must_be_there(each, since_us, us))
 
     # -- answers ----------------------------------------------------------------------------
 
     def shown(self, request: Request, reply: Reply, thing: Thing) -> Iterator[str]:
         """Yield the mistakes of an answer of this queue that shows the item."""
         now_us = request.left_us
-        each = self.kept.get(thing.number)
+        each = self.readable.get(thing.number)
         if each is None:  # it came from another queue
             each = Browse(thing, thing.arrived_us, 0, is_here=True)
-            self.kept[thing.number] = each
+            self.readable[thing.number] = each
         if request.arrived_us > each.erased_us:
             yield f"{request} shows {thing}, which was deleted at {each.erased_us / 1000}"
         is_new = each.known_us == NEVER and request.arrived_us > self.book.deleted_us
@@ -182,7 +183,7 @@ class Shelf:
     def at(self, marker: int) -> Thing | None:
         """Return the item that is known to have this marker now."""
         after_us = self.book.deleted_us
-        there = [each for each in self.kept.values() if each.put_us > after_us]
+        there = [each for each in self.readable.values() if each.put_us > after_us]
         return next((each.thing for each in there if each.marker == marker), None)
 
     # -- figures ----------------------------------------------------------------------------
@@ -209,6 +210,6 @@ class Shelf:
             self.is_unsure or self.may_have_gaps or book.deleted_us or book.rules.discards
             or book.rules.moves or any(
                 each.thing.may_be_expired(us) or self.is_over(each, us)
-                for each in self.kept.values()
+                for each in self.readable.values()
             )
         )  # fmt: skip

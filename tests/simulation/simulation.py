@@ -7,7 +7,7 @@ Real: the `Daemon` with all that belongs to it.
 Replaced: the loop and the threads (`SimLoop`), the sockets (`Wire`), the disk (`SimDisk`), clocks
 and chance (`patched`).
 At the end clients send no more requests: every request is answered and the loop sleeps. Then the
-server starts once more, and the ledger is compared with all that it has.
+server starts once more, and the checker is compared with all that it has.
 
 One rule: every event follows from the seed.
 """
@@ -26,13 +26,13 @@ from journal.format.folder import parse_folder_name
 from kestrelpy.server.daemon import Daemon, StartError
 from tests.simulation.at_rest import Rest
 from tests.simulation.books import Thing, unix_ms
+from tests.simulation.checker import Checker
 from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
 from tests.simulation.historian import Historian
 from tests.simulation.house import patched
 from tests.simulation.http_clients import HTTP_KINDS
 from tests.simulation.http_wire import HttpWire
-from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Listener, SimLoop, Threads, Timeline
 from tests.simulation.plan import Plan, has_http
 from tests.simulation.ticks import wrong_with_ticks
@@ -94,7 +94,7 @@ class Simulation:
         self.readers = list(self.plan.rules)  # queues and children
         self.queues = [name for name in self.readers if "+" not in name]
         self.story: list[str] = []
-        self.ledger = Ledger(self.plan.rules, lambda: self.timeline.us, self.tell)
+        self.checker = Checker(self.plan.rules, lambda: self.timeline.us, self.tell)
         self.disk = SimDisk()
         self.loop: SimLoop | None = None
         self.threads: Threads | None = None
@@ -102,7 +102,7 @@ class Simulation:
         self.is_up = False
         self.is_closing_time = False
         self.has_ended = False
-        self.lives = 0
+        self.starts = 0
         self.counts: dict[str, int] = {}
         self.steady_from_us = 0
         self._at_verb = ""  # the kind of the crash that is to come at a verb
@@ -128,12 +128,12 @@ class Simulation:
             return
         self.tell(f"log: {text}")
         if is_mistake:
-            self.ledger.mistake(text)
+            self.checker.mistake(text)
         for kind in (": corrupt ", ": truncated ", ": foreign "):
-            if kind in text and self.ledger.was_unreadable:
-                self.ledger.is_damaged |= not self.is_up
+            if kind in text and self.checker.was_unreadable:
+                self.checker.is_damaged |= not self.is_up
             elif kind in text:
-                self.ledger.complain(f"damage after a mere crash: {text}")
+                self.checker.complain(f"damage after a mere crash: {text}")
 
     # -- clients ----------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Simulation:
         if not listener.is_open:
             return None
         self._wires += 1
-        wire = kind(loop, self.random, self.ledger, self._wires)
+        wire = kind(loop, self.random, self.checker, self._wires)
         wire.connect(listener.accept)
         self._graveyard.append(wire)
         return wire
@@ -175,13 +175,13 @@ class Simulation:
 
     def start(self) -> None:
         """Start the server on the present files of the disk."""
-        self.lives += 1
+        self.starts += 1
         self.has_ended = False
         self.steady_from_us = self.timeline.us
         # A start may sync a file again after a failed sync, if it writes the bytes again before
         # that. Other bytes may or may not be on the disk: a power cut decides.
         self.disk.failed_syncs.clear()
-        self.loop = SimLoop(self.timeline, self.random, self.ledger.complain, self._check)
+        self.loop = SimLoop(self.timeline, self.random, self.checker.complain, self._check)
         self.threads = Threads(self.loop)
         self.disk.on_fault = self._fault
         self.disk.on_off = self._mute
@@ -199,16 +199,16 @@ class Simulation:
             await daemon.start()
         except (StartError, JournalError) as error:
             self.tell(f"does not start: {error}")
-            if not self.ledger.has_faults:
-                self.ledger.complain(f"the server does not start: {error}")
+            if not self.checker.has_faults:
+                self.checker.complain(f"the server does not start: {error}")
             self.count("starts failed")
             self._over("kill", loop)
             return
         self.is_up = True
         self.count("lives")
-        self.ledger.begin_life()
+        self.checker.begin_life()
         await daemon._ending.wait()
-        self.ledger.is_leaving = True
+        self.checker.is_leaving = True
         await daemon.stop()
         self._over("clean", loop)
 
@@ -221,14 +221,14 @@ class Simulation:
         if fault.error in SHORTAGE_ERRORS:  # no write has failed, and nothing is lost
             self.count(f"shortage {verb}")
             self.tell(f"SHORTAGE {verb} {path}")
-            self.ledger.was_short = True
+            self.checker.was_short = True
             return
         self.count(f"fault {verb}")
         self.tell(f"FAULT {verb} {path}")
         name, generation = parse_folder_name(os.path.basename(os.path.dirname(path)))
-        self.ledger.fault(verb, name.decode("ascii") if generation else "")
+        self.checker.fault(verb, name.decode("ascii") if generation else "")
         if verb.startswith(("create", "make_folder")):
-            self.ledger.no_room_us = self.timeline.us
+            self.checker.no_room_us = self.timeline.us
 
     def _mute(self) -> None:
         if self.loop is not None:
@@ -262,7 +262,7 @@ class Simulation:
 
     def _retire(self) -> None:
         if self.disk.retried_syncs:
-            self.ledger.complain(f"synced again after a sync failed: {self.disk.retried_syncs}")
+            self.checker.complain(f"synced again after a sync failed: {self.disk.retried_syncs}")
         self.disk.retried_syncs = []
 
     def _turn_on(self, found: MemoryDisk) -> SimDisk:
@@ -278,7 +278,7 @@ class Simulation:
         self.is_up = False
         self._dead.append((loop, self.daemon))
         self.daemon = None
-        self.ledger.end_life(how)
+        self.checker.end_life(how)
         self.has_ended = True
         if how == "clean":
             self.tell("clean end")
@@ -288,7 +288,7 @@ class Simulation:
             self.timeline.after(self.random.randrange(1_000, 30_000), self._start_again)
 
     def _start_again(self) -> None:
-        if self.is_closing_time or self.lives >= _LIVES_MAX:
+        if self.is_closing_time or self.starts >= _LIVES_MAX:
             return
         self.plan.new_faults(self.random, self.disk, self.tell)
         self.plan.new_shortage(self.disk, self.tell)
@@ -307,24 +307,24 @@ class Simulation:
         """Do the whole run; return its outcome."""
         with patched(self):
             self._work()
-            if not self.ledger.violations:
+            if not self.checker.violations:
                 self._come_to_rest()
             drain = Drain(self)
-            if not self.ledger.violations:
+            if not self.checker.violations:
                 drain.run()
-            if self.plan.ticks and not (self.ledger.violations or self.ledger.was_unreadable):
+            if self.plan.ticks and not (self.checker.violations or self.checker.was_unreadable):
                 self._run(self.timeline.us + TICKS_US)  # a schedule may have begun just now
                 for wrong in wrong_with_ticks(self.disk, unix_ms(self.timeline.us) // 1000):
-                    self.ledger.complain(wrong)
+                    self.checker.complain(wrong)
                 self.count("schedules")
-            if not (self.plan.ticks or self.ledger.violations or self.ledger.was_unreadable):
+            if not (self.plan.ticks or self.checker.violations or self.checker.was_unreadable):
                 Rest(self, drain).run()
         for loop in (*(each for each, _ in self._dead), self.loop):
             if loop is not None:
                 loop.is_mute = True  # the server sends nothing more
                 loop.close_unbegun()
-        counts = self.counts | {"answers": self.ledger.answers, "turns asleep": self._asleep}
-        return Outcome(self.seed, self.ledger.violations, self.story, counts)
+        counts = self.counts | {"answers": self.checker.answers, "turns asleep": self._asleep}
+        return Outcome(self.seed, self.checker.violations, self.story, counts)
 
     _asleep = 0
 
@@ -333,8 +333,8 @@ class Simulation:
         self.plan.new_faults(random, self.disk, self.tell)
         self.plan.new_shortage(self.disk, self.tell)
         self.start()
-        kinds = (*KINDS, Historian) if self.ledger.shelves else KINDS
-        kinds = (*kinds, Writer, Writer, Writer) if self.ledger.streams else kinds
+        kinds = (*KINDS, Historian) if self.checker.shelves else KINDS
+        kinds = (*kinds, Writer, Writer, Writer) if self.checker.streams else kinds
         kinds = (*kinds, *HTTP_KINDS) if self.plan.http else kinds
         clients = [kind(self, n) for n, kind in enumerate(kinds)]
         at = 0
@@ -346,7 +346,7 @@ class Simulation:
 
     def _run(self, until_us: int) -> None:
         """Run until that time, or until a violation."""
-        while self.timeline.us < until_us and not self.ledger.violations:
+        while self.timeline.us < until_us and not self.checker.violations:
             self.timeline.run_until(min(until_us, self.timeline.us + 50_000))
 
     def _some_end(self) -> None:
@@ -362,7 +362,7 @@ class Simulation:
             self.tell("SIGTERM")
             self.daemon.shutdown("SIGTERM")
 
-    def mend(self) -> None:
+    def end_faults(self) -> None:
         """Let no verb of the disk fail from now on."""
         self.disk.faults.clear()
         self.disk._cut_at = 0
@@ -371,45 +371,45 @@ class Simulation:
         """Start the server until it runs."""
         for _ in range(_STARTS_MAX):
             self._until(lambda: self.is_up or self.has_ended, _START_US_MAX)
-            if self.is_up or self.ledger.violations:
+            if self.is_up or self.checker.violations:
                 return
             if not self.has_ended:
                 break
             self.start()
-        self.ledger.complain("the server does not start")
+        self.checker.complain("the server does not start")
 
     def _until(self, true: Callable[[], bool], within_us: int) -> bool:
         end = self.timeline.us + within_us
-        while not true() and self.timeline.us < end and not self.ledger.violations:
+        while not true() and self.timeline.us < end and not self.checker.violations:
             self.timeline.run_until(min(end, self.timeline.us + 20_000))
         return true()
 
     def _come_to_rest(self) -> None:
         """Send no more requests: check that all are answered, and that the loop sleeps."""
         self.is_closing_time = True
-        self.mend()
+        self.end_faults()
         self.ensure_up()
-        if self.ledger.violations:
+        if self.checker.violations:
             return
         self._run(self.timeline.us + REST_US)
-        for talk in self.ledger.talks:
+        for talk in self.checker.talks:
             if talk.asked:
-                self.ledger.complain(f"connection {talk.number}: no answer to {talk.asked[0]}")
+                self.checker.complain(f"connection {talk.number}: no answer to {talk.asked[0]}")
             elif talk.buffer:
-                self.ledger.complain(f"connection {talk.number}: half an answer {talk.buffer!r}")
+                self.checker.complain(f"connection {talk.number}: half an answer {talk.buffer!r}")
         loop = self.loop
         assert loop is not None
         before = loop.turns
         self._run(self.timeline.us + SLEEP_US)
         self._asleep = loop.turns - before
         if self._asleep > TURNS_ASLEEP_MAX:
-            self.ledger.complain(f"{self._asleep} turns in {SLEEP_US // 1_000_000} s of rest")
+            self.checker.complain(f"{self._asleep} turns in {SLEEP_US // 1_000_000} s of rest")
 
     def restart_cleanly(self) -> None:
         """Stop and start the server in the orderly way, before the rest is counted."""
         if self.daemon is not None and self.is_up:
             self.daemon.shutdown("SIGTERM")
             if not self._until(lambda: self.has_ended, _START_US_MAX):
-                self.ledger.complain("the server does not end when it is asked to")
+                self.checker.complain("the server does not end when it is asked to")
         self.start()
         self.ensure_up()

@@ -22,7 +22,7 @@ class Standing:
 
     def __init__(self) -> None:
         self.paused_us = _NEVER  # certainly paused since then
-        self.lends_us = 0  # certainly not paused since then
+        self.unpaused_us = 0  # certainly not paused since then
         self.declared: bytes | None = b""  # b"": certainly nothing; None: not known
         self._deleted_us = 0  # the last time that a delete came or ended
         self._was_paused = False
@@ -61,7 +61,7 @@ class Standing:
         if request.verb == "pause" and reply.word == "OK":
             self.paused_us = request.left_us
         else:
-            self.lends_us = request.left_us
+            self.unpaused_us = request.left_us
 
     def _declared(self, request: Request, reply: Reply) -> Iterator[str]:
         holds, said = self.declared, request.body
@@ -72,14 +72,14 @@ class Standing:
         elif holds in (b"", said):
             yield f"{request} answered NOT_STORED, but {holds!r} was declared before"
 
-    def lent(self, request: Request) -> Iterator[str]:
+    def leased(self, request: Request) -> Iterator[str]:
         """Yield the mistakes of an answer that hands out an item."""
         if request.arrived_us > self.paused_us:
             yield f"{request} hands out an item, but {request.queue} is paused"
 
-    def may_lend_nothing(self, request: Request) -> bool:
+    def may_lease_nothing(self, request: Request) -> bool:
         """True if the queue may have been paused at some moment since this request arrived."""
-        return request.arrived_us <= self.lends_us
+        return request.arrived_us <= self.unpaused_us
 
     def deleted(self, now_us: int) -> None:
         """Note that a delete is under way, or was."""
@@ -96,4 +96,4 @@ class Standing:
             self.deleted(now_us)
 
     def _doubt_pause(self) -> None:
-        self.paused_us = self.lends_us = _NEVER
+        self.paused_us = self.unpaused_us = _NEVER

@@ -22,7 +22,7 @@ from tests.simulation.requests import Reply, Request
 from tests.simulation.shelf import Shelf
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
+    from tests.simulation.checker import Checker
 
 _PREFIX = "V"
 
@@ -36,15 +36,15 @@ def key_of(queue: str) -> str:
 class Stream:
     """One key of one queue."""
 
-    def __init__(self, ledger: Ledger, book: Book) -> None:
-        self._ledger = ledger
+    def __init__(self, checker: Checker, book: Book) -> None:
+        self._checker = checker
         self.book = book
         self.may_be: dict[int, Thing] = {}  # written, certainly or perhaps
         self.sure_us: dict[int, int] = {}  # by number: certainly written since then
         self.made: dict[int, Thing] = {}  # by version
         self.version_of: dict[int, int] = {}
-        self.told = 0  # the highest version that a client was told ...
-        self.told_us = NEVER  # ... and since when
+        self.known_version = 0  # the highest version that a client was told ...
+        self.known_us = NEVER  # ... and since when
         self.is_void = False  # answered writes may be lost
 
     # -- what is known ----------------------------------------------------------------------
@@ -53,14 +53,14 @@ class Stream:
         """True if it certainly belongs to this generation of the queue, and no record is lost."""
         book = self.book
         return not (
-            self.is_void or self._ledger.was_unreadable
+            self.is_void or self._checker.was_unreadable
             or request.arrived_us <= book.deleted_us or any(w.verb == "delete" for w in book.wipes)
         )  # fmt: skip
 
     def _least(self, us: int) -> int:
         """Return how many versions were certainly made before then."""
         count = sum(each < us for each in self.sure_us.values())
-        return max(count, self.told if self.told_us < us else 0)
+        return max(count, self.known_version if self.known_us < us else 0)
 
     def _most(self, but: Thing | None) -> int:
         """Return how many versions may exist now, without this one."""
@@ -74,8 +74,8 @@ class Stream:
         known = self.version_of.setdefault(thing.number, version)
         if known != version:
             yield f"{request}: {thing} made version {version}, and {known} before"
-        if version > self.told:
-            self.told, self.told_us = version, request.left_us
+        if version > self.known_version:
+            self.known_version, self.known_us = version, request.left_us
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -108,8 +108,8 @@ class Stream:
             yield f"{request} answered {reply}, and the version was from {least} to {most}"
         if word != "STORED" and not is_full:  # a refusal rests on what is on disk
             least = 1 if verb == "add" else wanted + 1 if least == wanted else 0
-            if least > self.told and word != "NOT_FOUND":
-                self.told, self.told_us = least, request.left_us
+            if least > self.known_version and word != "NOT_FOUND":
+                self.known_version, self.known_us = least, request.left_us
         elif word == "STORED":
             self.sure_us[thing.number] = request.left_us
             version = 1 if verb == "add" else wanted + 1
@@ -152,7 +152,7 @@ class Stream:
 
     def whole(self, last: int) -> Iterator[str]:
         """Yield the missing versions, after a look at all up to the last one, without writers."""
-        if self.is_void or self._ledger.was_unreadable:
+        if self.is_void or self._checker.was_unreadable:
             return
         gone = [v for v in range(1, last + 1) if v not in self.made]
         if gone:
@@ -172,7 +172,7 @@ class Stream:
         self.sure_us.clear()
         self.made.clear()
         self.version_of.clear()
-        self.told, self.told_us = 0, NEVER
+        self.known_version, self.known_us = 0, NEVER
 
     def erase(self, before_us: int) -> None:
         """Note that the queue was certainly deleted: items answered before then are gone."""

@@ -54,13 +54,13 @@ def run(seed: int) -> Counter[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_every_promise_is_kept(group: int) -> None:
+def test_every_promise_holds(group: int) -> None:
     for seed in range(group * SEEDS_IN_GROUP, (group + 1) * SEEDS_IN_GROUP):
         run(seed)
 
 
 @pytest.mark.slow
-def test_every_promise_is_kept_while_idle_journals_free_their_disk_all_the_time(
+def test_every_promise_holds_while_journals_free_their_disk_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reclaim, "IDLE_MS", 300)
@@ -98,6 +98,6 @@ def test_one_seed_is_one_run_whatever_the_process() -> None:
 
 
 @pytest.mark.soak
-def test_every_promise_is_kept_for_long(soak: Soak) -> None:
+def test_every_promise_holds_for_long(soak: Soak) -> None:
     for seed in soak.seeds():
         run(seed)

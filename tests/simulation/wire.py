@@ -1,9 +1,9 @@
 """A connection without a socket: bytes that take their time, in pieces, and may never arrive.
 
-    client ── send ──▶ pieces ── (delay) ──▶ data_received       the ledger hears of each request
+    client ── send ──▶ pieces ── (delay) ──▶ data_received       the checker hears of each request
     client ◀── (delay) ── pieces ◀── write                        ... and of each reply
 
-One rule: the ledger hears of a request when the server gets its last byte, and of a reply when the
+One rule: the checker hears of a request when the server gets its last byte, and of a reply when the
 server writes it. Events on the way after that change no promise.
 """
 
@@ -47,7 +47,7 @@ class Hearer(Protocol):
 class Wire(asyncio.Transport):
     """Both ends of one connection, in one life of the server."""
 
-    def __init__(self, loop: SimLoop, random: Random, ledger: Hearer, number: int) -> None:
+    def __init__(self, loop: SimLoop, random: Random, checker: Hearer, number: int) -> None:
         super().__init__()
         self.number = number
         self.talk = Talk(number)
@@ -55,7 +55,7 @@ class Wire(asyncio.Transport):
         self.on_closed: Callable[[], None] | None = None
         self._loop = loop
         self._random = random
-        self._ledger = ledger
+        self._checker = checker
         self._protocol: Any = None
         self._inbound: deque[tuple[bytes, list[Request]]] = deque()
         self._drops = False  # True if the client is gone, and what was on the way as well
@@ -71,7 +71,7 @@ class Wire(asyncio.Transport):
 
         def made() -> None:
             self._protocol = accept()
-            self._ledger.connected(self.talk)
+            self._checker.connected(self.talk)
             self._protocol.connection_made(self)
 
         self._loop.outside(made)
@@ -120,7 +120,7 @@ class Wire(asyncio.Transport):
 
     def note_arrival(self, request: Request) -> None:
         """Its last byte is with the server, which executes it next."""
-        self._ledger.arrived(self.talk, request)
+        self._checker.arrived(self.talk, request)
 
     def hang_up(self) -> None:
         """The client is gone; what is on the way may or may not arrive."""
@@ -137,7 +137,7 @@ class Wire(asyncio.Transport):
 
         def ended() -> None:
             if not (self.is_closed or self._closing) and not self._inbound:
-                self._ledger.ended(self.talk)
+                self._checker.ended(self.talk)
                 if not self._protocol.eof_received():
                     self.close()
 
@@ -150,7 +150,7 @@ class Wire(asyncio.Transport):
         loop = self._loop
         if self._closing or self.is_closed or loop.is_over or loop.is_mute:
             return
-        self._ledger.said(self.talk, data)
+        self._checker.said(self.talk, data)
         self._on_the_way += len(data)
         if self._on_the_way > self._high and not self._paused:
             self._paused = True
@@ -177,7 +177,7 @@ class Wire(asyncio.Transport):
 
     def note_close(self) -> None:
         """The server closes it, of its own accord."""
-        self._ledger.closed_by_server(self.talk)
+        self._checker.closed_by_server(self.talk)
 
     def abort(self) -> None:
         self.close()
@@ -188,7 +188,7 @@ class Wire(asyncio.Transport):
         if not self._closing:  # what came before the end is read before the end is seen
             self._receive()
         self.is_closed = True
-        self._ledger.lost(self.talk)
+        self._checker.lost(self.talk)
         self._protocol.connection_lost(None)
         if self.on_closed is not None:
             self.on_closed()

@@ -4,7 +4,7 @@
 leaves out; both are written alike:
 
     [ "tests/simulation/test_simulation.py" ]
-    test_every_promise_is_kept = 1                one of its cases; 0: none
+    test_every_promise_holds = 1                one of its cases; 0: none
     [ "tests/unit/spark/test_connect.py" ]
     "*" = 0                                       no test of the file
 

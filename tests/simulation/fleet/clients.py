@@ -73,22 +73,22 @@ class FleetClient:
             self.member = 1 - self.member
 
     def _listen(self, wire: Wire) -> None:
-        told = wire.talk.told
-        while self.seen < len(told):
-            request = told[self.seen]
+        answered = wire.talk.answered
+        while self.seen < len(answered):
+            request = answered[self.seen]
             self.seen += 1
             assert request.reply is not None
             if request.ending:
                 self.holds = ""
-            if request.lends and request.reply.word == "VALUE":
+            if request.opens and request.reply.word == "VALUE":
                 self.holds = request.queue
-                self.lent(request)
+                self.leased(request)
             if request.reply.word == "SERVER_ERROR":
                 self._leave(wire)
                 self.member = 1 - self.member
                 return
 
-    def lent(self, request: Request) -> None:
+    def leased(self, request: Request) -> None:
         """It has got something."""
 
     def say(self, wire: Wire, *requests: Request) -> None:
@@ -145,7 +145,7 @@ class FleetKeeper(FleetClient):
         self.tokens: list[tuple[str, int]] = []
         super().__init__(world, number)
 
-    def lent(self, request: Request) -> None:
+    def leased(self, request: Request) -> None:
         assert request.reply is not None
         if request.reply.number:
             self.tokens.append((request.queue, request.reply.number))

@@ -234,18 +234,18 @@ class Cluster:
 
         self.timeline.after(down_us, up)
 
-    def fail_over(self, after_us: int, lives_us: int) -> None:
+    def fail_over(self, after_us: int, cut_off_us: int) -> None:
         """The standby is promoted. The old primary is dead, or nobody reaches it but those who
         have a connection, for so long."""
         old, standby = self.primary, self.standby
         if standby is None:
             return
         self.count("failovers")
-        self.tell(f"{old.name} is {'cut off' if lives_us else 'dead'}, {standby.name} takes over")
+        self.tell(f"{old.name} is {'cut off' if cut_off_us else 'dead'}, {standby.name} takes over")
         self.standby = None
         self.has_link = True
-        if lives_us:
-            self.timeline.after(lives_us, lambda: self._lost(old))
+        if cut_off_us:
+            self.timeline.after(cut_off_us, lambda: self._lost(old))
         else:
             self._lost(old)
 

@@ -119,7 +119,7 @@ def cache_believed_after_a_takeover() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def owner_answers_until_it_is_told() -> Iterator[None]:
+def owner_answers_until_a_commit_fails() -> Iterator[None]:
     def is_sure(member: FleetMember) -> bool:
         return member.files.commits is None or member.files.commits.failure is None
 
@@ -129,11 +129,11 @@ def owner_answers_until_it_is_told() -> Iterator[None]:
 
 def sure_since_the_last_attempt() -> Any:
     def make(real: Around) -> Around:
-        def settle(commits: Commits, ops: Any) -> None:
+        def commit(commits: Commits, ops: Any) -> None:
             real(commits, ops)
             commits.sure_since_s = commits._clock()
 
-        return settle
+        return commit
 
     return around(Commits, "_commit_ops", make)
 
@@ -174,7 +174,7 @@ PLANTS_FLEET: Final[Mapping[str, tuple[Callable[[], AbstractContextManager[Any]]
         (confirmed_when_it_is_written, {"kill"}),
         (beat_instead_of_the_commit, {"loses"}),
         (cache_believed_after_a_takeover, {"kill", "stop", "loses"}),
-        (owner_answers_until_it_is_told, {"stop", "cut"}),
+        (owner_answers_until_a_commit_fails, {"stop", "cut"}),
         (sure_since_the_last_attempt, {"names", "cut", "link", "lags"}),
         (claimed_though_the_owner_has_committed, {"names", "lags", "link"}),
         (lost_commit_taken_for_done, {"loses"}),

@@ -24,7 +24,7 @@ _TELLS_OF_DATA: Final = ("STORED", "VALUE", "DELETED")
 
 
 @dataclass(eq=False)
-class Holding:
+class Lease:
     """Somebody has an item: by token until then, or by connection under this claim."""
 
     thing: Thing
@@ -45,9 +45,9 @@ class FleetBooks:
     epoch_now: Callable[[], int]
     epoch_of: dict[int, Callable[[], int]] = field(default_factory=dict)
     things: dict[int, Thing] = field(default_factory=dict)
-    held: dict[int, Holding] = field(default_factory=dict)  # by item
-    by_token: dict[tuple[str, int], Holding] = field(default_factory=dict)
-    by_talk: dict[Talk, Holding] = field(default_factory=dict)
+    held: dict[int, Lease] = field(default_factory=dict)  # by item
+    by_token: dict[tuple[str, int], Lease] = field(default_factory=dict)
+    by_talk: dict[Talk, Lease] = field(default_factory=dict)
     talks: list[Talk] = field(default_factory=list)
     takes_lost: dict[str, int] = field(default_factory=dict)  # each may have taken an item
     violations: list[str] = field(default_factory=list)
@@ -85,13 +85,13 @@ class FleetBooks:
             self._unanswered(request)
 
     def _hangs_up(self, talk: Talk) -> None:
-        holding = self.by_talk.pop(talk, None)
-        if holding is not None:
-            self._release(holding)
+        lease = self.by_talk.pop(talk, None)
+        if lease is not None:
+            self._release(lease)
 
-    def _release(self, holding: Holding) -> None:
-        if self.held.get(holding.thing.number) is holding:
-            del self.held[holding.thing.number]
+    def _release(self, lease: Lease) -> None:
+        if self.held.get(lease.thing.number) is lease:
+            del self.held[lease.thing.number]
 
     def _unanswered(self, request: Request) -> None:
         if request.takes:
@@ -109,19 +109,19 @@ class FleetBooks:
         if thing is not None:
             thing.arrived_us = request.arrived_us
             self.things[thing.number] = thing
-        holding = self._named(talk, request)
-        if holding is not None and request.ending:
-            request.was_sure = not holding.is_unsure
-            holding.is_unsure = True
-            holding.thing.doubt |= request.confirms
-            self._release(holding)
+        lease = self._named(talk, request)
+        if lease is not None and request.ending:
+            request.was_sure = not lease.is_unsure
+            lease.is_unsure = True
+            lease.thing.doubt |= request.confirms
+            self._release(lease)
 
-    def _named(self, talk: Talk, request: Request) -> Holding | None:
+    def _named(self, talk: Talk, request: Request) -> Lease | None:
         if request.token:
             return self.by_token.get((request.queue, request.token))
         if request.ending:
-            holding = self.by_talk.get(talk)
-            return holding if holding and holding.thing.queue == request.queue else None
+            lease = self.by_talk.get(talk)
+            return lease if lease and lease.thing.queue == request.queue else None
         return None
 
     # -- replies ----------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class FleetBooks:
                 self.tell(f"{talk.number}< {request.reply}")
                 self.answers += 1
                 self._answered(talk, request, request.reply)
-                talk.told.append(request)
+                talk.answered.append(request)
         except NotWellFormed as wrong:
             self.complain(f"connection {talk.number}: {wrong}")
             talk.buffer = b""
@@ -148,22 +148,22 @@ class FleetBooks:
             self.complain(
                 f"{request} was answered {reply} under claim {epoch}, but claim {last} was made"
             )
-        holding = self._named(talk, request)
+        lease = self._named(talk, request)
         if reply.word in ("SERVER_ERROR", "CLIENT_ERROR"):
-            self._refused(talk, request, reply, holding)
+            self._refused(talk, request, reply, lease)
             return
         if request.item is not None:
             if reply.word == "STORED":
                 request.item.stored_us = request.left_us
                 self.stored += 1
             return
-        if request.ending and holding is not None:
-            self._ended(talk, request, holding)
+        if request.ending and lease is not None:
+            self._ended(talk, request, lease)
         if reply.word == "VALUE":
             self._shown(talk, request, reply, epoch)
 
     def _refused(
-        self, talk: Talk, request: Request, reply: Reply, holding: Holding | None
+        self, talk: Talk, request: Request, reply: Reply, lease: Lease | None
     ) -> None:
         self.refused += 1
         is_closed = bool(CLOSED.search(reply.error))
@@ -171,19 +171,19 @@ class FleetBooks:
             request.item.refused |= is_closed and reply.word == "SERVER_ERROR"
         elif request.takes:
             self._unanswered(request)
-        if holding is not None and INVALID.search(reply.error):
-            is_good = request.left_us < holding.until_us - EARLY_US and request.was_sure
-            if is_good and not holding.thing.gone:
-                self.complain(f"{request} answered {reply}, but the lease of {holding.thing} lasts")
+        if lease is not None and INVALID.search(reply.error):
+            is_good = request.left_us < lease.until_us - EARLY_US and request.was_sure
+            if is_good and not lease.thing.gone:
+                self.complain(f"{request} answered {reply}, but the lease of {lease.thing} lasts")
         elif reply.word == "CLIENT_ERROR":
             self.complain(f"{request} was answered {reply}")
 
-    def _ended(self, talk: Talk, request: Request, holding: Holding) -> None:
+    def _ended(self, talk: Talk, request: Request, lease: Lease) -> None:
         """Its lease was ended, and the server says so."""
         if not request.token:
             self.by_talk.pop(talk, None)
         if request.ending == "close":
-            holding.thing.gone, holding.thing.gone_us = "confirmed", request.left_us
+            lease.thing.gone, lease.thing.gone_us = "confirmed", request.left_us
             self.confirmed += 1
 
     def _shown(self, talk: Talk, request: Request, reply: Reply, epoch: int) -> None:
@@ -200,27 +200,27 @@ class FleetBooks:
         is_late = request.lease_us and request.left_us >= request.arrived_us + request.lease_us
         for other in self._rivals(thing):
             if request.takes and other.thing is not thing:
-                continue  # it was done before the other was lent
+                continue  # it was done before the other was leased
             if is_late or request.left_us >= other.until_us - EARLY_US or other.is_unsure:
                 continue
             if other.token or other.epoch == epoch:
-                self.complain(f"{request} is lent {thing}, but {other.thing} is held already")
+                self.complain(f"{request} is leased {thing}, but {other.thing} is held already")
         if request.takes:
             thing.gone, thing.gone_us = "taken", request.left_us
             self.confirmed += 1
             return
-        holding = Holding(thing, epoch=epoch)
+        lease = Lease(thing, epoch=epoch)
         if request.lease_us:
-            holding.token = reply.number
-            holding.until_us = request.arrived_us + request.lease_us
-            self.by_token[request.queue, reply.number] = holding
+            lease.token = reply.number
+            lease.until_us = request.arrived_us + request.lease_us
+            self.by_token[request.queue, reply.number] = lease
         else:
-            holding.talk = talk
-            self.by_talk[talk] = holding
+            lease.talk = talk
+            self.by_talk[talk] = lease
         if not is_late:  # else somebody else may have it by now
-            self.held[thing.number] = holding
+            self.held[thing.number] = lease
 
-    def _rivals(self, thing: Thing) -> list[Holding]:
+    def _rivals(self, thing: Thing) -> list[Lease]:
         """Who holds it, or another item of its key."""
         return [
             each for each in self.held.values()

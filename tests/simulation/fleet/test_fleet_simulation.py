@@ -50,7 +50,7 @@ def run(seed: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_every_promise_of_a_fleet_is_kept_in_every_kind_of_trouble() -> None:
+def test_every_promise_of_a_fleet_holds_in_every_kind_of_trouble() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
         seen += run(seed)
@@ -84,6 +84,6 @@ def test_the_run_of_a_fleet_follows_from_its_seed() -> None:
 
 
 @pytest.mark.soak
-def test_every_promise_of_a_fleet_is_kept_for_long(soak: Soak) -> None:
+def test_every_promise_of_a_fleet_holds_for_long(soak: Soak) -> None:
     for seed in soak.seeds():
         run(seed)

@@ -133,7 +133,7 @@ class SimProcess:
         self.is_over = False
         self.is_ready = False
         self.wires: list[Wire] = []
-        self.kept: list[object] = []  # nothing of a dead process is finalized during the run
+        self.uncollected: list[object] = []  # nothing of a dead process is finalized during the run
         world.processes[self.moments] = self
 
     def clock(self) -> float:
@@ -146,15 +146,15 @@ class SimProcess:
         self.began_us = self.moments.us
         self.loop = loop = FiberLoop(self, self.world)
         self.threads = Threads(loop)
-        self.kept += [loop, self.threads]
-        loop.call_soon(lambda: self.kept.append(loop.create_task(self._live(loop))))
+        self.uncollected += [loop, self.threads]
+        loop.call_soon(lambda: self.uncollected.append(loop.create_task(self._live(loop))))
 
     async def _live(self, loop: FiberLoop) -> None:
         """What `Daemon.run` does; a `finally` of that would go on when a dead one is collected."""
         world = self.world
         daemon = Daemon(self.config, lambda: self.config, self._say)
         self.daemon = daemon
-        self.kept.append(daemon)
+        self.uncollected.append(daemon)
         try:
             await daemon.start()
         except (StartError, JournalError) as error:
@@ -235,7 +235,7 @@ class FleetWorld:
         self.members: list[SimProcess] = []
         self._things = 0
         self._wires = 0
-        self._kept: list[object] = []
+        self._uncollected: list[object] = []
         self._troubles: list[str] = []
 
     def _config(self, name: str) -> Config:
@@ -300,7 +300,7 @@ class FleetWorld:
             return
         process = SimProcess(self, "ab"[nth], self.configs[nth])
         if nth < len(self.members):
-            self._kept.append(self.members[nth])
+            self._uncollected.append(self.members[nth])
             self.members[nth] = process
         else:
             self.members.append(process)
@@ -324,7 +324,7 @@ class FleetWorld:
         self.books.epoch_of[wire.number] = process.epoch
         process.wires.append(wire)
         wire.connect(loop.listener.accept)
-        self._kept.append(wire)
+        self._uncollected.append(wire)
         return wire
 
     def gone(self, wire: Wire) -> None:
@@ -429,7 +429,7 @@ class FleetWorld:
         self.start(0)
         self.timeline.after(random.choice((0, 50_000)), lambda: self.start(1))
         self._until(lambda: len(self.members) == 2, _START_US_MAX)
-        self._kept.append([kind(self, n) for n, kind in enumerate(FLEET_KINDS)])
+        self._uncollected.append([kind(self, n) for n, kind in enumerate(FLEET_KINDS)])
         self.timeline.after(random.randrange(50_000, 400_000), self._trouble)
         self._run(RUN_US)
         if not self.books.violations:
@@ -446,7 +446,7 @@ class FleetWorld:
         """Let go of every thread of the run."""
         for process in self.processes.values():
             process.moments.is_dead = True
-            for loop in process.kept:
+            for loop in process.uncollected:
                 if isinstance(loop, SimLoop):
                     loop.is_over = loop.is_mute = True
                     loop.close_unbegun()

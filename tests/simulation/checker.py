@@ -14,13 +14,12 @@ from tests.simulation.books import EARLY_US, LATE_US, NEVER, Book, Rules, Thing,
 from tests.simulation.handing import Hands
 from tests.simulation.judge import is_in_doubt, surely_behind, wrong_with
 from tests.simulation.kids import Kids
-from tests.simulation.loans import Loan, Loans
 from tests.simulation.once import Once
 from tests.simulation.requests import (
     INVALID,
     JOURNAL,
+    MOVES,
     NO_ROOM,
-    ORDERS,
     SHORT,
     NotWellFormed,
     Reply,
@@ -30,9 +29,10 @@ from tests.simulation.requests import (
 from tests.simulation.shelf import Shelf
 from tests.simulation.standing import SWITCHES
 from tests.simulation.streams import Stream, key_of
+from tests.simulation.token_leases import Lease, TokenLeases
 
 
-class Ledger:
+class Checker:
     """All queues of one run, and every connection of the present life."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Ledger:
         for at, name in enumerate(rules):  # items go to a later queue, and never back
             if rules[name].moves:
                 self.books[name].sources = [self.books[other] for other in [*rules][:at]]
-        self.loans = {name: Loans() for name in rules}
+        self.leases = {name: TokenLeases() for name in rules}
         self.things: dict[int, Thing] = {}
         self.once = {name: Once(book) for name, book in self.books.items()}
         self.shelves = {n: Shelf(book) for n, book in self.books.items() if book.rules.retains}
@@ -117,7 +117,7 @@ class Ledger:
         for request in talk.asked:
             if request.ending == "close" and request.queue in opened and not request.token:
                 self.books[request.queue].takes_lost += 1
-            if request.lends:
+            if request.opens:
                 opened.add(request.queue)
 
     def _give_up(self, request: Request, now: int) -> None:
@@ -129,7 +129,7 @@ class Ledger:
             book.underway.remove(request)
             book.died_us.append(now)
             book.takes_lost += request.takes
-            book.opens_lost += request.lends
+            book.opens_lost += request.opens
             book.lost_open(request, now)
         book.standing.unanswered(request)
         if request in book.wipes:
@@ -141,9 +141,9 @@ class Ledger:
             self.once[book.name].unanswered(request.item, now)
             self._expires(request, request.item, now)
         if request.token:
-            loan = self.loans[book.name].by_token.get(request.token)
-            if loan is not None and loan.thing.doubt_until_us == NEVER:
-                loan.thing.doubt_until_us = now
+            lease = self.leases[book.name].by_token.get(request.token)
+            if lease is not None and lease.thing.doubt_until_us == NEVER:
+                lease.thing.doubt_until_us = now
             return
         held = request.talk.held if request.talk is not None else None
         if request.ending == "close" and held is not None and held.doubt_until_us == NEVER:
@@ -151,9 +151,9 @@ class Ledger:
 
     def _deleted(self, book: Book) -> None:
         """Note that a delete of this queue has arrived, or is over."""
-        self.loans[book.name].forget(self._now())
+        self.leases[book.name].forget(self._now())
         self.once[book.name].forget()
-        self.kids.orphaned(book, self._now())
+        self.kids.lost_their_parent(book, self._now())
         if book.name in self.streams:
             self.streams[book.name].forget()
 
@@ -186,7 +186,7 @@ class Ledger:
         self._tell(f"{talk.number}> {request}")
         now = request.arrived_us = self._now()
         request.talk = talk
-        if not request.quiet:
+        if not request.noreply:
             talk.asked.append(request)
         book = self.books[request.queue]
         held = talk.held if talk.held_queue == request.queue and not request.token else None
@@ -226,8 +226,8 @@ class Ledger:
             book.wipe(request, now)
             if request.verb == "delete":
                 self._deleted(book)
-        elif request.verb in ORDERS:
-            book.order(request, now)
+        elif request.verb in MOVES:
+            book.move_arrived(request, now)
         elif request.verb == "touch" and held is not None:
             talk.until_us = min(talk.until_us, now + request.seconds * 1_000_000 - EARLY_US)
             talk.over_us = NEVER
@@ -248,14 +248,14 @@ class Ledger:
             book.fetched_us = now
 
     def _token_named(self, request: Request, book: Book) -> None:
-        loans = self.loans[book.name]
-        request.was_sure = loans.arrived(request)
-        if request.confirms and request.token in loans.by_token:
-            thing = loans.by_token[request.token].thing
+        leases = self.leases[book.name]
+        request.was_sure = leases.arrived(request)
+        if request.confirms and request.token in leases.by_token:
+            thing = leases.by_token[request.token].thing
             if not thing.gone:
                 self._close_came(request, thing, book)
-        elif request.delay_us and request.token in loans.by_token:
-            loans.by_token[request.token].thing.put_off()
+        elif request.delay_us and request.token in leases.by_token:
+            leases.by_token[request.token].thing.put_off()
 
     def _close_came(self, request: Request, thing: Thing, book: Book) -> None:
         thing.closes += 1
@@ -283,7 +283,7 @@ class Ledger:
                 self._tell(f"{talk.number}< {request.reply}")
                 self.answers += 1
                 self._answered(talk, request, request.reply)
-                talk.told.append(request)
+                talk.answered.append(request)
         except NotWellFormed as wrong:
             self.complain(f"connection {talk.number}: {wrong}")
             talk.buffer = b""
@@ -297,12 +297,12 @@ class Ledger:
             self._refused(talk, request, reply, book)
         elif reply.word == "CLIENT_ERROR" and (
             # (a target refuses what is moved to it)
-            request.hands_off or request.verb in ORDERS or INVALID.search(reply.error)
+            request.hands_off or request.verb in MOVES or INVALID.search(reply.error)
         ):
             self._refused(talk, request, reply, book)
         elif (
             book.failed_us
-            and not book.is_orphan  # with its last item it goes, and there is another
+            and not book.is_parentless  # with its last item it goes, and there is another
             and request.arrived_us > book.failed_us
             and not (request.peeks or request.verb == "stats")
         ):
@@ -321,10 +321,10 @@ class Ledger:
             self._token_answered(request, reply, book)
             if reply.word == "VALUE":
                 self._shown(talk, request, reply, book)
-            elif request.lends:
+            elif request.opens:
                 self._nothing(request, book)
-        elif request.verb in ORDERS:
-            book.orders.remove(request)
+        elif request.verb in MOVES:
+            book.open_moves.remove(request)
         elif request.declares or request.verb in SWITCHES:
             if any(each.verb == "delete" for each in book.wipes):
                 book.standing.deleted(now)  # before this or after it: not known
@@ -339,7 +339,7 @@ class Ledger:
             for wrong in self.streams[book.name].looked(request, reply, shelf):
                 self.complain(wrong)
         elif request.verb in ("get", "gets"):
-            if request.ending or request.lends:
+            if request.ending or request.opens:
                 talk.overdue.discard(request.queue)
             if request.ending:
                 self._ended_lease(talk, request, book)
@@ -349,7 +349,7 @@ class Ledger:
                     request.behind = each.number
             elif request.fetches or request.peeks:
                 held = talk.held if talk.held_queue == request.queue else None
-                if request.lends and held is not None and request.left_us >= talk.until_us:
+                if request.opens and held is not None and request.left_us >= talk.until_us:
                     self.over(talk, held, request)  # a further open is refused else
                 self._nothing(request, book)
             if request.after >= 0 and book.name in self.shelves and not talk.at_end:
@@ -368,14 +368,14 @@ class Ledger:
                 self._deleted(book)
 
     def _token_answered(self, request: Request, reply: Reply, book: Book) -> None:
-        loans, now = self.loans[book.name], request.left_us
-        judge = loans.touched if request.verb == "touch" else loans.ended
+        leases, now = self.leases[book.name], request.left_us
+        judge = leases.touched if request.verb == "touch" else leases.ended
         for wrong in judge(request, reply):
             self.complain(wrong)
-        loan = loans.by_token.get(request.token)
-        if loan is None or request.verb == "touch":
+        lease = leases.by_token.get(request.token)
+        if lease is None or request.verb == "touch":
             return
-        thing, is_done = loan.thing, reply.word in ("END", "DELETED", "VALUE")
+        thing, is_done = lease.thing, reply.word in ("END", "DELETED", "VALUE")
         if request.confirms:
             if is_done and not thing.gone:
                 book.remove(thing, book.rules.confirmed, now)
@@ -395,7 +395,7 @@ class Ledger:
             for wrong in self.hands.refused(talk, request, reply):
                 self.complain(wrong)
             return
-        if request.verb in ORDERS:
+        if request.verb in MOVES:
             return  # it goes on or not: the items that it may have moved are known
         if request.token and INVALID.search(reply.error):
             self._token_answered(request, reply, book)
@@ -414,16 +414,16 @@ class Ledger:
                 book.parent is None or book.linked_us < NEVER  # else it is not there, perhaps
             ):
                 book.failed_us = book.failed_us or now
-            book.opens_lost += request.lends
+            book.opens_lost += request.opens
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
-            talk.lends_failed_us = now if request.lends else talk.lends_failed_us
+            talk.open_failed_us = now if request.opens else talk.open_failed_us
         elif "was deleted" in reply.error and (
             book.is_being_deleted or book.deleted_us >= request.arrived_us
         ):
-            book.opens_lost += request.lends
+            book.opens_lost += request.opens
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
-            talk.lends_failed_us = now if request.lends else talk.lends_failed_us
-        elif self.is_leaving and request.lends and "the server stops" in reply.error:
+            talk.open_failed_us = now if request.opens else talk.open_failed_us
+        elif self.is_leaving and request.opens and "the server stops" in reply.error:
             pass  # a wait over HTTP is answered when the server ends
         elif request.item is not None and self.is_refused_for_now(reply):
             self.not_stored(request.item)
@@ -545,7 +545,7 @@ class Ledger:
         thing, now = talk.held, request.left_us
         if thing is None or talk.held_queue != book.name:
             # It may have been sent before the error of its open came: then its item is unknown.
-            is_blind = request.ending == "close" and request.arrived_us < talk.lends_failed_us
+            is_blind = request.ending == "close" and request.arrived_us < talk.open_failed_us
             book.takes_lost += is_blind
             return
         talk.held = None
@@ -565,7 +565,7 @@ class Ledger:
 
     def _is_back(self, request: Request, thing: Thing) -> None:
         """Note that the item is ready again, or will be when it is due, unless it is leased."""
-        if thing.lent_us > request.arrived_us:
+        if thing.leased_us > request.arrived_us:
             return
         late_us = request.delay_us + LATE_US if request.delay_us else 0
         thing.ready_us = request.left_us + late_us
@@ -582,7 +582,7 @@ class Ledger:
         assert talk is not None
         if request.dead or talk.at_end or book.may_fail:
             return
-        if (book.rules.max_leased or book.standing.may_lend_nothing(request)) and (
+        if (book.rules.max_leased or book.standing.may_lease_nothing(request)) and (
             not request.peeks
         ):
             return
@@ -622,23 +622,23 @@ class Ledger:
             for wrong in self.shelves[book.name].shown(request, reply, thing):
                 self.complain(wrong)
         if thing.queue != book.name:  # where it was before: a lease of it was over at once
-            if request.lends and not request.lease_us:
+            if request.opens and not request.lease_us:
                 talk.overdue.add(book.name)
             return
         fresh = book.is_fresh(request, now)
         if not request.peeks:
-            for wrong in book.standing.lent(request):
+            for wrong in book.standing.leased(request):
                 self.complain(wrong)
         for wrong in wrong_with(request, reply, thing, book, fresh):
             self.complain(wrong)
         self._proven(thing, now)
         if request.after < 0:
             self.hands.old_is_there(thing, request)
-        loan: Loan | None = None
+        lease: Lease | None = None
         if request.lease_us:
             thing.ends += 1
-            loan = self.loans[book.name].lent(request, reply.number, thing)
-        elif request.lends:
+            lease = self.leases[book.name].leased(request, reply.number, thing)
+        elif request.opens:
             thing.ends += 1
             if talk.held is not None and talk.held_queue != book.name:
                 talk.overdue.add(talk.held_queue)  # that lease was over, and no close of it came
@@ -658,7 +658,7 @@ class Ledger:
         if was_asked_behind and not (request.after >= 0 and thing.roams):  # (or is it on its way?)
             thing.doubt = False
         if request.after >= 0:
-            return  # it may be lent, or dead
+            return  # it may be leased, or dead
         if request.peeks:
             if thing.ready_us == NEVER and thing.holder is None and not request.dead:
                 thing.ready_us = now + LATE_US
@@ -666,10 +666,10 @@ class Ledger:
         if request.takes:
             book.remove(thing, book.rules.confirmed, now)
             return
-        thing.holder = (loan or talk) if fresh else None
+        thing.holder = (lease or talk) if fresh else None
         thing.from_the_dead = request.dead
-        thing.ready_us, thing.lent_us = NEVER, now
-        held = loan or talk
+        thing.ready_us, thing.leased_us = NEVER, now
+        held = lease or talk
         thing.held_until_us, thing.over_us = held.until_us, held.over_us
         if any(each.ending == "close" and each.queue == book.name for each in talk.asked):
             thing.closes += 1
@@ -687,10 +687,11 @@ class Ledger:
             return
         book = self.books[queue]
         is_old = book.half_deleted or any(each.verb == "delete" for each in book.wipes)
-        is_old |= any(each.is_orphan for each in book.children)  # they may have the old log still
+        # They may have the old log still.
+        is_old |= any(each.is_parentless for each in book.children)
         for each in (book, *book.children):  # they have one log
             each.may_fail = True
-            if verb in ("write", "sync") and not (is_old or each.is_orphan):
+            if verb in ("write", "sync") and not (is_old or each.is_parentless):
                 each.fault_us = each.fault_us or self._now()
 
     def end_life(self, how: str) -> None:
@@ -698,8 +699,8 @@ class Ledger:
         for talk in self.talks:
             self._count_unseen(talk)
         for book in self.books.values():
-            loans = self.loans[book.name]
-            kept = {loan for loan in loans.by_token.values() if loan.thing.holder is loan}
+            leases = self.leases[book.name]
+            lasting = {lease for lease in leases.by_token.values() if lease.thing.holder is lease}
             if any(wipe.verb == "delete" for wipe in book.wipes):
                 self._deleted(book)
             self.once[book.name].end_life(
@@ -713,7 +714,7 @@ class Ledger:
             if how == "power" or self.has_faults:  # on a full disk it may stand in no record
                 for thing in book.things.values():
                     thing.put_off_us = thing.sure_ends = 0
-            loans.end_life(how, self._now(), kept)
+            leases.end_life(how, self._now(), lasting)
         self.hands.end_life(self._now())
         self.kids.end_life(how)
         self.talks.clear()

@@ -24,7 +24,7 @@ from tests.simulation.plants import Around, around
 _SOMETIMES: Final = 11
 
 
-def one_is_not_kept() -> Any:
+def one_is_not_retained() -> Any:
     calls = count(1)
 
     def make(real: Around) -> Around:
@@ -40,7 +40,7 @@ def one_is_not_kept() -> Any:
     return around(RetainedIds, "up_to", make)
 
 
-def what_is_done_is_not_kept_by_a_restart() -> Any:
+def a_restart_drops_what_is_retained() -> Any:
     return mock.patch.object(replay, "found", lambda snapshot, met, live, segments: live.copy())
 
 
@@ -54,7 +54,7 @@ def a_segment_takes_an_item_of_the_next_along() -> Any:
     return around(RetainedIds, "lose", make)
 
 
-def kept_for_half_of_the_time() -> Any:
+def retained_for_half_of_the_time() -> Any:
     def make(real: Around) -> Around:
         def over(retention: Retention, segments: Any, unix_ms: int) -> int:
             return int(real(retention, segments, unix_ms + (retention.ms or 0) // 2))
@@ -64,7 +64,7 @@ def kept_for_half_of_the_time() -> Any:
     return around(Retention, "over", make)
 
 
-def kept_up_to_a_tenth_of_the_size() -> Any:
+def retained_up_to_a_tenth_of_the_size() -> Any:
     def make(real: Around) -> Around:
         def change(retention: Retention, ms: int | None, bytes_most: int) -> None:
             real(retention, ms, bytes_most // 10)
@@ -76,8 +76,8 @@ def kept_up_to_a_tenth_of_the_size() -> Any:
 
 def marker_of_what_is_done_forgotten_by_a_restart() -> Any:
     def make(real: Around) -> Around:
-        def restore(marks: MarkerIndex, given: list[tuple[int, int]]) -> None:
-            real(marks, given[1:])
+        def restore(index: MarkerIndex, given: list[tuple[int, int]]) -> None:
+            real(index, given[1:])
 
         return restore
 
@@ -86,9 +86,9 @@ def marker_of_what_is_done_forgotten_by_a_restart() -> Any:
 
 def markers_of_what_went_back_after_a_restart() -> Any:
     def make(real: Around) -> Around:
-        def lose(marks: MarkerIndex, first: int, last: int, live: Any) -> None:
+        def lose(index: MarkerIndex, first: int, last: int, live: Any) -> None:
             if first > 1:
-                real(marks, first, last, live)
+                real(index, first, last, live)
 
         return lose
 
@@ -96,12 +96,12 @@ def markers_of_what_went_back_after_a_restart() -> Any:
 
 
 def gap_not_counted() -> Any:
-    return mock.patch.object(Browse, "note_gap", lambda kept, after, shown: None)
+    return mock.patch.object(Browse, "note_gap", lambda browse, after, shown: None)
 
 
 def hole_counted_as_a_gap() -> Any:
-    def note_gap(kept: Browse, after: int, shown: int) -> None:
-        kept._reader.counters.gaps += 0 < after < shown - 1
+    def note_gap(browse: Browse, after: int, shown: int) -> None:
+        browse._reader.counters.gaps += 0 < after < shown - 1
 
     return mock.patch.object(Browse, "note_gap", note_gap)
 
@@ -120,10 +120,10 @@ def one_left_out_of_many() -> Any:
     return around(Page, "add", make)
 
 
-PLANTS_KEPT: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (
-    one_is_not_kept, what_is_done_is_not_kept_by_a_restart,
-    a_segment_takes_an_item_of_the_next_along, kept_for_half_of_the_time,
-    kept_up_to_a_tenth_of_the_size, marker_of_what_is_done_forgotten_by_a_restart,
+PLANTS_RETAINED: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (
+    one_is_not_retained, a_restart_drops_what_is_retained,
+    a_segment_takes_an_item_of_the_next_along, retained_for_half_of_the_time,
+    retained_up_to_a_tenth_of_the_size, marker_of_what_is_done_forgotten_by_a_restart,
     markers_of_what_went_back_after_a_restart, gap_not_counted, hole_counted_as_a_gap,
     what_is_done_called_ready, one_left_out_of_many,
 )  # fmt: skip
