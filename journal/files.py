@@ -85,7 +85,7 @@ class Lock(Protocol):
         """Return a sentence if the lock file was gone and is there again, else "".
 
         Raise FolderChanged if the directory's path names another one by now, or none, or if the
-        lock is somebody else's. Blocks.
+        lock is another process's. Blocks.
         """
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class Member(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The right to make the commit `seq` of a slice, until somebody else claims it."""
+    """The right to make the commit `seq` of a slice, until another member claims it."""
 
     slice: int
     epoch: int

@@ -206,7 +206,7 @@ class Tag(IntEnum):
 
 class TextRow(NamedTuple):
     """A text that a producer gives with an item. It decides nothing: it is stored as it is, moves
-    with the item, and is shown to whoever reads the item.
+    with the item, and is shown to every reader of the item.
 
     `bytes_max` is the most that a producer may give by the doors that all texts have, and 0 for one
     that has a door of its own.

@@ -165,11 +165,11 @@ class Waiters:
 
     def take_all(self) -> list[Waiter]:
         """Remove and return all waiters, each line in order."""
-        everybody = self.consumers()
-        everybody += [w for _, _, w in sorted(self._observers) if not w.done]
+        waiters = self.consumers()
+        waiters += [w for _, _, w in sorted(self._observers) if not w.done]
         self._forget_all()
         self.count = 0
-        return everybody
+        return waiters
 
     def _forget_all(self) -> None:
         """Empty all lines, including finished waiters: no waiter is left."""

@@ -5,7 +5,7 @@
     a child's own set, a place, a hole ──▶ that number is noted: the children pass it
     put, and hundreds of children have waiting clients ──▶ some children now, some at each tick
 
-A child whose turn comes later is lazy until then: whoever looks at it finds all its items.
+A child whose turn comes later is lazy until then: each look at it finds all its items.
 
 One rule: the children's view changes in the same step as the queue's numbers.
 """
@@ -92,7 +92,7 @@ class FanOut:
                 continue
             del lagging[child]
             for item, put_bytes in self._late:
-                if item.id <= child.taken:  # somebody has looked at the child before its turn
+                if item.id <= child.taken:  # a look at the child came before its turn
                     child.ready_line.offer(item)
                 elif child.wants_each:
                     child.arrive_late(item, now_ms, put_bytes)

@@ -128,7 +128,7 @@ class Replay:
 
         `item_lost` is the last item with a put that may be among the damaged records: its number is
         not given again. `lost` are such items by the number of the subscription that may need them:
-        they are there, and cannot be read, until somebody gives them up.
+        they are there, and cannot be read, until an operator gives them up.
         """
         queue, reader = self._queue, self._queue.reader
         queue.heard_ms = max(line.out_of_order.heard_ms for line in self._lines.values())

@@ -1,4 +1,4 @@
-"""Where a ready list meets its key locks: the item at the front is leased, or blocked by others.
+"""The gate between a ready list and its key locks: the front item is leased, or others block it.
 
     front ──▶ claims its values ──▶ first for all ──▶ leased ──▶ ends ──▶ the next items have them:
                    └──▶ others are before it: blocked ──────────────────▶ back at their places in
@@ -23,8 +23,8 @@ from kestrelpy.core.subscription.outbox import EXPIRED, Outbox
 from kestrelpy.core.subscription.ready_line import ReadyLine
 from kestrelpy.core.subscription.state import SubscriptionState
 
-# Expired or blocked items at the front that one call passes over: a million of them cost many short
-# turns and not one long one.
+# One call passes over this many expired or blocked items at the front: so a million of them cost
+# many short turns and not one long turn.
 SWEEP_ITEMS_MAX: Final = 2000
 AT_ONCE_MS: Final = 0  # due at the next tick
 _SOON_MS: Final = 1  # until the gate continues with the rest
@@ -201,7 +201,7 @@ class KeyGate:
             self.drop_unread(item.id, item.size)
 
     def drop_known(self, id_: int, key: bytes, body_bytes: int) -> None:
-        """`drop` an item by its id, key and size, when no more is known of it."""
+        """`drop` an item of which only the id, key and size are known."""
         self._free(id_, self.keys.end(id_, key, body_bytes))
         if self._state.waiters:
             self._state.alarm.need(AT_ONCE_MS)
@@ -290,7 +290,7 @@ class KeyGate:
         self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
 
     def hold_restored(self) -> None:
-        """After replay, give items leased by token or nacked with a delay their keys."""
+        """After replay, lock the keys of items leased by token or nacked with a delay."""
         for entry in self._state.leases.entries.values():
             if entry.key:
                 self.keys.hold(entry.item, entry.key)

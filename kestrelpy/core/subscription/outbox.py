@@ -1,4 +1,4 @@
-"""How an item becomes a dead letter, and how dead letters leave for another queue.
+"""Items become dead letters, and dead letters leave for another queue.
 
       past its expiry, `expire_to` is set ──▶ DEAD, of `expired` ──┐
       attempts used up, or by request ──────▶ DEAD ────────────────┴──▶ `outgoing`
@@ -66,7 +66,7 @@ class Outbox:
         return state.append(records.dead(item, attempts, began_ms, unix_ms, reason))
 
     def note_attempts(self, id_: int) -> None:
-        """Note an item after ATTEMPTS_NOTED attempts: an operator may look long before it dies."""
+        """Log an item after ATTEMPTS_NOTED attempts, so that an operator sees it before it dies."""
         state = self._state
         most = state.policy.max_attempts
         ends = "max_attempts is none" if most is None else f"at max_attempts = {most} it is dead"

@@ -19,7 +19,7 @@ _FEW: Final = 64  # items that the loop looks at itself
 
 
 class Placed:
-    """The entries of a subscription that may have many."""
+    """The entries of one subscription; there may be many."""
 
     __slots__ = (
         "_blocked", "_delayed", "_disk_refs", "_hidden", "_leases", "_marker_index", "_returned",
@@ -75,7 +75,7 @@ class Placed:
             or in_memory > _FEW
         ):  # fmt: skip
             return cls(reader)
-        # Among thousands of children most have no such structures.
+        # Most of thousands of children have no such structures.
         if not in_memory:
             return ()
         few = _in_memory(ready.all_returned(), reader.leases.all())

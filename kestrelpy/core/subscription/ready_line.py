@@ -1,5 +1,5 @@
-"""Where a subscription's ready list meets its log: the items in memory, their expiry, and the items
-that are read back.
+"""The link between a ready list and its log: the items in memory, their expiry, and the items that
+are read back.
 
     add ──▶ there is room: in memory ──▶ pop
        └──▶ there is none: left to the log ──▶ `to_read` ──▶ read ──▶ refill ──▶ in memory
@@ -28,8 +28,8 @@ from kestrelpy.core.subscription.state import SubscriptionState
 
 # The ready list is refilled up to this number of items when it has fewer in memory.
 REFILL_ITEMS: Final = 64
-# Takes in one call, of REFILL_ITEMS each: passing over as many leased, dead or expired items takes
-# about 5 ms; the next turn takes the rest.
+# One call takes REFILL_ITEMS this many times: to pass over as many leased, dead or expired items
+# takes about 5 ms. The next turn takes the rest.
 _TAKES_MAX: Final = 16
 # A ready list may cost this much more than it is allowed before it drops its youngest items. An
 # item that comes back makes room for itself, and for a few more, so that the calls share the work.
@@ -38,9 +38,9 @@ _EVICTED_MORE: Final = 16
 _EVICTED_MAX: Final = 1000
 # Looking at this number of ids one by one is quicker than looking at all leases.
 _FEW_IDS: Final = 64
-# Puts that one read looks up beside these, to know when their items expire.
+# One read looks up this many puts more, to know when their items expire.
 _LOOKED_UP_MAX: Final = 64
-# Bodies of out-of-order items that one read fetches.
+# One read fetches the bodies of this many out-of-order items.
 _FETCHED_BYTES_MAX: Final = 4 << 20
 
 
@@ -280,7 +280,7 @@ class ReadyLine:
         if last >= state.live.last:
             last, lost = max(state.live.last, first), ready.beyond
         else:
-            lost = self.count_unlent(first, last)
+            lost = self.count_unleased(first, last)
         if lost:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
             if (ids := self._plain_between(first, last)).count:
@@ -288,7 +288,7 @@ class ReadyLine:
                 self._gate.drop_lost(ids)  # items that wait for them go on
         ready.advance(last + 1)
 
-    def count_unlent(self, first: int, last: int) -> int:
+    def count_unleased(self, first: int, last: int) -> int:
         """Return how many items from `first` to `last` are live and plain."""
         state = self._state
         live, leases = state.live, state.leases
@@ -440,7 +440,7 @@ class ReadyLine:
         self.look_ahead()
 
     def _looked_up(self, record: Record) -> None:
-        """Note when an item expires, whose put has been read."""
+        """Note the expiry of an item from its put, which has been read."""
         state, id_ = self._state, record.item
         item = state.bound(item_of(record))
         if id_ in state.live and id_ not in state.leases and id_ not in state.dead.deaths:

@@ -1,4 +1,4 @@
-"""What replay knows of out-of-order items: those delayed, or at a place of their own.
+"""The out-of-order items during replay: delayed ones, and those at a place of their own.
 
     PUT, RETURNED with a due time ──▶ delayed ──▶ RELEASED ──▶ placed ──▶ any end
                                          ▲                        |
@@ -39,7 +39,7 @@ class OutOfOrder:
         self._sizes: dict[int, int] = {}  # of the bodies of either
         self._marker_index: list[tuple[int, int]] = []
         self._numbers: list[int] = []  # numbers that were given as places
-        self.heard_ms = 0  # the latest time of the running clock that a record says
+        self.heard_ms = 0  # the latest time of the running clock in a record
 
     def restore(self, delayed: Iterable[DelayedEntry], placed: Iterable[PlacedEntry]) -> None:
         """Begin with the entries of a snapshot."""
@@ -69,7 +69,7 @@ class OutOfOrder:
         self.heard_ms = max(self.heard_ms, running_ms)
 
     def put(self, record: Record, size: int) -> None:
-        """Note an item that was stored and is not available yet."""
+        """Note an item that is stored and not available yet."""
         self._reader.markers.hide(record.item)
         self._delay(record, size)
 
@@ -131,7 +131,7 @@ class OutOfOrder:
         return id_ in self._delayed and self._reader.markers.is_new(id_)
 
     def retain_only(self, ids: Iterable[int], up_to: int) -> None:
-        """Of all items up to `up_to`, keep only `ids`; none of them is delayed."""
+        """Retain only `ids` of all items up to `up_to`; no item of `ids` is delayed."""
         stay = set(ids)
         self._delayed = {i: e for i, e in self._delayed.items() if i > up_to}
         self._positions = {i: p for i, p in self._positions.items() if i in stay or i > up_to}

@@ -1,4 +1,4 @@
-"""The state of one subscription: which items it has, and what happened to each.
+"""The state of one subscription: its items, and the state of each.
 
       READY ---open---> LEASED ---confirm---> done
         ^                |  \\
@@ -56,7 +56,7 @@ class Needs(Protocol):
     """The items that the subscriptions of one log need."""
 
     def may_be_needed(self, id_: int) -> bool:
-        """True if any subscription may still need this item: if none does, the log counts soon."""
+        """True if any subscription may still need this item; if not, the log counts soon."""
 
     def needed_now(self) -> IdSet:
         """Return all items that any subscription needs, as a set that does not change later."""
@@ -133,7 +133,7 @@ class SubscriptionState:
         self.residency = MemoryShare(memory, UNLIMITED)
         self.to_read = to_read
         self.needs_read = False
-        self.unread = ""  # why nothing can be read back at the moment; "": no read gave a reason
+        self.unread = ""  # the reason why no read back succeeds now; "": there is none
         # Items that the log does not give any more: no client gets them until the next start.
         self.unreadable = IdSet()
         self.damages: list[Damage] = []
@@ -164,12 +164,12 @@ class SubscriptionState:
 
     @property
     def tokens_below(self) -> int:
-        """The first token that has never been issued; nor has any after it."""
+        """The lowest token such that neither it nor a higher one has been issued."""
         return self.tokens.below
 
     @property
     def is_seeking(self) -> bool:
-        """True if expired items are to end as soon as their keys have been read."""
+        """True if expired items end as soon as their keys have been read."""
         return bool(self.sought_keys) and self.log.failure is None and not self.unread
 
     def tidy(self) -> None:
@@ -205,7 +205,7 @@ class SubscriptionState:
     # -- its records ------------------------------------------------------------------------
 
     def attach(self, log: Log) -> None:
-        """Write to this log from now on, and read back from it what memory has no room for."""
+        """Write to this log from now on, and read back from it the items without room in memory."""
         self.log = log
         self.read_ahead = log.another_read_ahead() if self.number else log.read_ahead
 
@@ -295,7 +295,7 @@ class SubscriptionState:
             self.schedule_read()
 
     def schedule_read(self) -> None:
-        """Mark that something has to be read back."""
+        """Mark that an item has to be read back."""
         if not self.needs_read:
             self.needs_read = True
             self.to_read.append(self)
@@ -304,8 +304,8 @@ class SubscriptionState:
         """Take in the arrivals since the last look: a queue's own subscription has them all."""
 
     def follow(self) -> None:
-        """Be given each item as it comes from now on, if the waiters or limits need that: a queue's
-        own subscription is given each in any case."""
+        """Get each arrival at once from now on, if the waiters or limits need that. A queue's own
+        subscription gets each arrival in any case."""
 
     def left(self, expires_ms: int) -> None:
         """Note that an arrival that expires is in the log alone: items before it are read back."""
@@ -387,7 +387,8 @@ class SubscriptionState:
         self.expiries.pop(id_, None)
 
     def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
-        """Of all items up to `last_id`, keep `spared` and the dead letters: `live_bytes` in all."""
+        """Of all items up to `last_id`, retain `spared` and the dead letters: `live_bytes` in all.
+        """
         stay, out_of_order = IdSet.union([spared, self.dead.ids]), self.out_of_order
         self.attempts.retain_only(stay, last_id)
         self.live.discard_range(1, last_id, stay)
@@ -398,7 +399,7 @@ class SubscriptionState:
         self.live_bytes = live_bytes
 
     def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
-        """Of all items up to the marker, keep `stay`; `live_bytes` of bodies are live then."""
+        """Of all items up to the marker, retain `stay`; `live_bytes` of bodies are live then."""
         live, held = self.live, self.held_keys
         there = live.between(1, marker)
         gone = there.without(stay)

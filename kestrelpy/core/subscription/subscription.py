@@ -39,11 +39,12 @@ from kestrelpy.core.timers import Alarm
 _LOOK_ITEMS: Final = 1023
 # One turn resumes this many observers: each then looks for the new items for 20 to 50 us.
 RESUMED_OBSERVERS_MAX: Final = 128
-# Waiters served in one step: thousands may be when a queue is resumed, or `max_leased` is raised.
+# One step serves this many waiters: thousands may wait when a queue is resumed, or `max_leased` is
+# raised.
 SERVED_MAX: Final = 250
 _SOON_MS: Final = 1
 _NO_LIMIT: Final = (1 << 63) - 1
-# Items dropped for one put: after a limit is lowered by a million, many puts share the work.
+# One put drops this many items: after a limit is lowered by a million, many puts share the work.
 DISCARDED_ITEMS_MAX: Final = 1000
 
 ABORTED: Final = b"abort"
@@ -294,7 +295,7 @@ class Subscription(SubscriptionState):
     def nack(
         self, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
     ) -> int:
-        """End the lease: its item goes back to its place, is delayed, or dies.
+        """End the lease: its item goes back to its place, is delayed, or becomes a dead letter.
 
         Return the record to wait for.
         """
@@ -418,8 +419,8 @@ class Subscription(SubscriptionState):
         return self.by_token.renew(lease, lease_ms, now_ms, expiry_ms)
 
     def serve(self, now_ms: int) -> None:
-        """Give ready items and dead letters to the waiters, in the order in which those came. Tell
-        observers that there are items after their markers."""
+        """Give ready items and dead letters to the waiters, in the order in which the waiters came.
+        Resume observers that wait for items after their markers."""
         if self._serving or self.log.failure is not None:
             return
         self._serving = True

@@ -196,7 +196,7 @@ async def _answers(path: Path) -> bool:
 
 
 def _name_what_is_open(path: Path) -> None:
-    """Log that everybody may use the socket, and do everything: it asks for no login."""
+    """Log that every local user may use the socket, and do everything: it asks for no login."""
     mode, above = path.lstat().st_mode, path.parent.stat().st_mode
     if mode & stat.S_IWOTH and above & stat.S_IXOTH:
         log.warning(

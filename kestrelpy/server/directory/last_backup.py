@@ -20,7 +20,7 @@ _DIGITS_MAX: Final = 15
 def note_backup(files: Files, folder: str, at_ms: int) -> None:
     """Note a finished backup of this data directory. Blocks; raises OSError.
 
-    The note belongs to the owner of the directory, whoever makes the backup.
+    The note belongs to the owner of the directory, even if another user makes the backup.
     """
     path, data = os.path.join(folder, _NAME), b"%d\n" % at_ms
     files.create(path, data, len(data)).close()

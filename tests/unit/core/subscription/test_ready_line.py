@@ -487,7 +487,7 @@ def test_few_and_many_items_beyond_the_frontier_are_counted_alike(
     for first, last in ((1, 300), (1, 70), (3, 80), (5, 5), (4, 40), (20, 299)):
         plain = [id_ for id_ in reader.live if first <= id_ <= last]
         plain = [id_ for id_ in plain if reader.ready_line._is_plain(id_)]
-        assert reader.ready_line.count_unlent(first, last) == len(plain)
+        assert reader.ready_line.count_unleased(first, last) == len(plain)
         assert list(reader.ready_line._plain_between(first, last)) == plain
 
 
