@@ -53,9 +53,9 @@ class Web:
     @property
     def live(self) -> Live:
         """What samples the figures of this daemon and feeds `/events`."""
-        door = self.daemon._http._door
-        assert door is not None
-        return cast(Live, cast(Any, door._at_open).__self__)
+        listener = self.daemon._http._listener
+        assert listener is not None
+        return cast(Live, cast(Any, listener._at_open).__self__)
 
     async def raw(self, data: bytes) -> bytes:
         """Send these bytes on a connection of their own; what comes back until it is closed."""

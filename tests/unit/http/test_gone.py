@@ -116,11 +116,11 @@ async def clean(server: Web) -> None:
     left = ""
     for _ in range(500):
         queues = daemon.broker.queues.values()
-        door = daemon._http._door
-        assert door is not None
+        listener = daemon._http._listener
+        assert listener is not None
         leases = sum(len(each.reader.leases) for each in queues)
         waiters = sum(each.reader.waiters.count for each in queues)
-        left = f"leases {leases}, waiters {waiters}, memory {door._memory.used}"
+        left = f"leases {leases}, waiters {waiters}, memory {listener._memory.used}"
         if left == "leases 0, waiters 0, memory 0":
             return
         await asyncio.sleep(0.01)
