@@ -65,7 +65,7 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
         "description": cleandoc(route.handler.__doc__ or ""),
         "operationId": f"{_SIGN.sub('_', name)}_{route.method.lower()}",
     }  # fmt: skip
-    if parameters := [*_parameters(route), *route.reads.get("parameters", ())]:
+    if parameters := [*_parameters(route), *route.read_itself]:
         said["parameters"] = parameters
     if (body := _body(route, schemas)) is not None:
         said["requestBody"] = body

@@ -7,7 +7,8 @@ the route does not know is ignored.
     request ──▶ check ──▶ 400 or 415, one sentence         else ──▶ arguments ──▶ the handler
 
 The parameters of a handler are the declaration: their names, types, bounds and defaults, for the
-check and for /openapi.json. What a handler reads itself stands in `reads`. There is no second list.
+check and for /openapi.json. What a handler reads itself stands in `reads`; the class of an argument
+that is made of the request has its own `parameters`. There is no second list.
 
 One rule: every route is checked, and before it does anything.
 """
@@ -71,6 +72,23 @@ _FOREIGN: Final = {
 _REPLACED: Final = "�"
 
 
+class OfRequest:
+    """An argument of a handler that its route makes of the request; `parameters` are what it reads,
+    as in OpenAPI."""
+
+    __slots__ = ()
+    parameters: tuple[dict[str, Any], ...] = ()
+
+    def __init__(self, request: Request) -> None:
+        """Raise HttpError for what it cannot read."""
+
+
+class ReadBy(NamedTuple):
+    """Marks the type of a parameter of the query that a function reads and checks, by its name."""
+
+    read: Callable[[Request, str], Any]
+
+
 class Parameter(NamedTuple):
     """A parameter of the path or of the query.
 
@@ -86,6 +104,7 @@ class Parameter(NamedTuple):
     may_be_empty: bool = False
     argument: str = ""  # of the handler; empty: the handler reads it itself
     default: Any = ...  # `...`: it is needed
+    read_by: ReadBy | None = None  # None: it is read as the schema says
 
 
 class Route:
@@ -160,12 +179,14 @@ class Route:
             defaults = signature(self.handler).parameters
             others = self.path_parameters.keys() | {self.body[0] if self.body else ""}
             for name, hint in self._hints.items():
-                if hint not in (Request, Call) and name not in others:
+                if not _is_made(hint) and name not in others:
                     default = defaults[name].default
                     known = _parameter(name, hint, ... if default is _EMPTY else default)
                     found[known.name] = known
-        told = (each for each in self._read if each["in"] == "query" and not _is_open(each))
-        return found | {each["name"]: _read_parameter(each) for each in told}
+        told = (each for each in self.read_itself if each["in"] == "query")
+        return found | {
+            each["name"]: _read_parameter(each) for each in told if not _is_open(each)
+        }
 
     @cached_property
     def path_parameters(self) -> dict[str, Parameter]:
@@ -176,12 +197,12 @@ class Route:
     @cached_property
     def is_open(self) -> bool:
         """True if the query may have names that no route knows: the metadata of a queue."""
-        return any(_is_open(each) for each in self._read)
+        return any(map(_is_open, self.read_itself))
 
     @cached_property
     def headers(self) -> dict[bytes, str]:
         """Return the headers that the handler reads: in lower case, and as they are written."""
-        told = (each["name"] for each in self._read if each["in"] == "header")
+        told = (each["name"] for each in self.read_itself if each["in"] == "header")
         return {each.lower().encode(): each for each in told}
 
     @cached_property
@@ -191,10 +212,12 @@ class Route:
             return (_JSON if self.body[1] is not None else _OPAQUE,)
         return tuple(self.reads.get("requestBody", {}).get("content", ()))
 
-    @property
-    def _read(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.reads.get("parameters", [])
-        return found
+    @cached_property
+    def read_itself(self) -> list[dict[str, Any]]:
+        """Return the parameters that the handler, or an argument made for it, reads itself."""
+        made = [each for hint in self._hints.values() if _is_made(hint)
+                for each in getattr(hint, "parameters", ())]  # fmt: skip
+        return [*made, *self.reads.get("parameters", ())]
 
     @cached_property
     def is_messaging(self) -> bool:
@@ -218,15 +241,17 @@ class Route:
         return tuple(each for each in self.path_parameters.values() if each.checked)
 
     @cached_property
-    def _takes(self) -> tuple[str, str, tuple[Parameter, ...], dict[str, Any]]:
-        """Return the argument for the request and the one for the call, if it has them, the
-        arguments from the path, and the others with their defaults."""
-        names = {hint: name for name, hint in self._hints.items() if hint in (Request, Call)}
+    def _takes(
+        self,
+    ) -> tuple[dict[str, Callable[[Request], Any]], tuple[Parameter, ...], dict[str, Any]]:
+        """Return how each argument is made that is made of the request, the arguments from the
+        path, and the others with their defaults."""
+        made = {name: _maker(hint) for name, hint in self._hints.items() if _is_made(hint)}
         path = tuple(each for name, each in self.path_parameters.items() if name in self._hints)
         defaults = {each.argument: each.default for each in self.query.values() if each.argument}
         if self._query_shape is not None:
             defaults = {}
-        return names.get(Request, ""), names.get(Call, ""), path, defaults
+        return made, path, defaults
 
     # -- the call ---------------------------------------------------------------------------
 
@@ -243,20 +268,19 @@ class Route:
         self, request: Request, matched: dict[str, str], said: dict[str, str]
     ) -> dict[str, Any]:
         """Return the arguments of the handler: `said` are the values of the query."""
-        for_request, for_call, path, defaults = self._takes
+        made, path, defaults = self._takes
         found = defaults.copy()
-        if for_request:
-            found[for_request] = request
-        if for_call:
-            found[for_call] = request.scope["call"]
+        for name, make in made.items():
+            found[name] = make(request)
         for each in path:
             found[each.argument] = _value(each, matched[each.name])
         values = found if self._query_shape is None else {}
         for name, value in said.items():
             if (known := self.query.get(name)) is not None and known.argument:
                 values[known.argument] = (
+                    known.read_by.read(request, name) if known.read_by is not None else
                     _list(known, request) if known.is_list else _value(known, value)
-                )
+                )  # fmt: skip
         for name in self._needed:
             if name not in said:
                 raise HttpError(400, f"{name} is missing in the URL")
@@ -425,6 +449,17 @@ def _part_of_path(named: re.Match[str]) -> str:
     return f"(?P<{named[1]}>{'(?s:.*)' if named[2] else '[^/]+'})"
 
 
+def _is_made(hint: Any) -> bool:
+    """True for an argument that is the request, or is made of it."""
+    return hint in (Request, Call) or (isinstance(hint, type) and issubclass(hint, OfRequest))
+
+
+def _maker(hint: Any) -> Callable[[Request], Any]:
+    if hint is Call:
+        return lambda request: request.scope["call"]
+    return (lambda request: request) if hint is Request else hint
+
+
 def _parameter(argument: str, hint: Any, default: Any) -> Parameter:
     """Return a parameter of a handler; a name that Python has already ends with an underscore."""
     schema = msgspec.json.schema(hint)
@@ -435,9 +470,11 @@ def _parameter(argument: str, hint: Any, default: Any) -> Parameter:
         schema |= {"type": "string", "enum": list(_words(hint))}  # in their order
     if default not in (..., None, "", ()):
         schema["default"] = default
-    return _of_schema(argument.removesuffix("_"), schema)._replace(
+    known = _of_schema(argument.removesuffix("_"), schema)._replace(
         argument=argument, default=default
     )
+    read_by = next((each for each in get_args(hint) if isinstance(each, ReadBy)), None)
+    return known if read_by is None else known._replace(read_by=read_by, checked={})
 
 
 def _words(hint: Any) -> tuple[str, ...]:

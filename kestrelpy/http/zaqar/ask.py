@@ -1,6 +1,6 @@
 """What every request of the messaging API states: its project, its client, its queue, its values.
 
-    headers ──▶ X-Project-ID, Client-ID, Accept ──▶ the queue's full name ──▶ query, body
+    headers ──▶ X-Project-ID, Client-ID, Accept ──▶ the queue's full name ──▶ Ask ──▶ the handler
 
 One rule: everything wrong is refused before anything is done, with 400 or 406 and one sentence.
 """
@@ -8,7 +8,6 @@ One rule: everything wrong is refused before anything is done, with 400 or 406 a
 from __future__ import annotations
 
 from functools import lru_cache
-from re import compile as pattern
 from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
@@ -19,8 +18,9 @@ from starlette.requests import Request
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
-from kestrelpy.http.routing import of_msgspec
-from kestrelpy.http.values import parsed, refuse_half_characters
+from kestrelpy.http.models import parameter
+from kestrelpy.http.routing import OfRequest, of_msgspec
+from kestrelpy.http.values import parsed
 from kestrelpy.http.zaqar.projects import NAME, PROJECT_BYTES_MAX, prefix_of
 
 LIMIT_MAX: Final = 20
@@ -31,17 +31,22 @@ _TRUTH: Final = {
     "false": False, "no": False, "off": False, "0": False,
 }  # fmt: skip
 _CLIENTS_KEPT: Final = 4096
-_INT64_DIGITS: Final = 19
-_MANY_DIGITS: Final = pattern(rb"[0-9]{%d}" % _INT64_DIGITS)
 _FORM: Final = b"application/x-www-form-urlencoded"
 _ANY: Final = (b"", b"*/*", b"application/json")
 
 
-class Ask:
+class Ask(OfRequest):
     """One request. `client` is the producer's name in the form that is stored, `query` the values
     of the query by name, of a list the last one."""
 
     __slots__ = ("call", "client", "prefix", "query", "request")
+    parameters = (
+        parameter("Client-ID", {"type": "string", "format": "uuid"}, "Who asks.", "header",
+                  required=True),
+        parameter("X-Project-ID",
+                  {"type": "string", "minLength": 1, "maxLength": PROJECT_BYTES_MAX},
+                  "Whose queues.", "header", required=True),
+    )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
         """Raise HttpError for bad headers."""
@@ -72,7 +77,13 @@ class Ask:
     @property
     def name(self) -> bytes:
         """The full name of the queue in the path."""
-        return self.full_name(self.request.path_params["queue"])
+        return self.full_name(self.own_name)
+
+    @property
+    def own_name(self) -> str:
+        """The name of the queue in the path, as the project knows it."""
+        name: str = self.request.path_params["queue"]
+        return name
 
     def full_name(self, own: str) -> bytes:
         """Return the full name of a queue of this project; raise HttpError."""
@@ -85,30 +96,7 @@ class Ask:
     @property
     def path(self) -> str:
         """The path of the queue."""
-        return f"/v2/queues/{self.request.path_params['queue']}"
-
-    # -- the query --------------------------------------------------------------------------
-
-    def flag(self, name: str) -> bool:
-        """Return a truth value of the query; it is false if it is not there."""
-        text = self.query.get(name)
-        if text is None:
-            return False
-        try:
-            return _TRUTH[text.lower()]
-        except KeyError:
-            raise HttpError(400, f"{name} is {shown(text)}: true or false is allowed") from None
-
-    def many(self, name: str) -> list[str] | None:
-        """Return the values of `ids=a&ids=b` and of `ids=a,b`, each once; None: there is none."""
-        if name not in self.query:
-            return None
-        said = self.request.query_params.getlist(name)
-        found = (each for text in said for each in text.split(","))
-        values = list(dict.fromkeys(each for each in found if each))
-        if not 0 < len(values) <= LIMIT_MAX:
-            raise HttpError(400, f"{name}: 1 to {LIMIT_MAX} are allowed")
-        return values
+        return f"/v2/queues/{self.own_name}"
 
     def next_href(self, path: str, marker: str) -> str:
         """Return the same question from this marker on."""
@@ -135,34 +123,32 @@ class Ask:
         return decoded(body, kind) if body.strip() else None
 
 
-def decoded(body: bytes, kind: type[Any] | Any, *, may_repeat: bool = False) -> Any:
-    """Return the body as this type; raise HttpError. `may_repeat`: the caller looks whether a
-    member is there twice."""
+def truth(request: Request, name: str) -> bool:
+    """Return a truth value of the query; raise HttpError."""
+    text = request.scope["said"][name]
     try:
-        value = msgspec.json.decode(body, type=kind)
-        if not may_repeat:
-            parsed(body)
-        if _MANY_DIGITS.search(body):
-            _check_numbers(msgspec.json.decode(body))
-    except RecursionError:
-        raise HttpError(400, "the body is nested too deeply") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        refuse_half_characters(body)  # msgspec does not name them
-        raise HttpError(400, of_msgspec(str(error), kind)) from None
-    return value
+        return _TRUTH[text.lower()]
+    except KeyError:
+        raise HttpError(400, f"{name} is {shown(text)}: true or false is allowed") from None
 
 
-def _check_numbers(value: Any) -> None:
-    """Raise HttpError for an integer beyond 64 bits."""
-    rest = [value]
-    while rest:
-        each = rest.pop()
-        if isinstance(each, dict):
-            rest += each.values()
-        elif isinstance(each, list):
-            rest += each
-        elif isinstance(each, int) and not -(1 << 63) <= each < 1 << 63:
-            raise HttpError(400, f"{each} does not fit into 64 bits")
+def several(request: Request, name: str) -> tuple[str, ...]:
+    """Return the values of `ids=a&ids=b` and of `ids=a,b`, each once; raise HttpError."""
+    said = request.query_params.getlist(name)
+    found = (each for text in said for each in text.split(","))
+    values = tuple(dict.fromkeys(each for each in found if each))
+    if not 0 < len(values) <= LIMIT_MAX:
+        raise HttpError(400, f"{name}: 1 to {LIMIT_MAX} are allowed")
+    return values
+
+
+def decoded(body: bytes, kind: type[Any] | Any) -> Any:
+    """Return the body as this type; raise HttpError."""
+    found = parsed(body)
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise HttpError(400, of_msgspec(str(error), kind, found)) from None
 
 
 def _check_accept(accept: str) -> None:

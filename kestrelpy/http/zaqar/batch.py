@@ -8,17 +8,21 @@ One rule: the body of a message is never inspected.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final
+from re import compile as pattern
+from typing import Any, Final
 
 import msgspec
 
 from kestrelpy.http.answers import HttpError
-from kestrelpy.http.values import members, refuse_repeated
+from kestrelpy.http.routing import of_msgspec
+from kestrelpy.http.values import members, refuse_half_characters, refuse_repeated
 from kestrelpy.http.zaqar.metadata import DELAY_MAX, TTL_MAX, TTL_MIN, Metadata
 from kestrelpy.operations import PAUSE
 
 _CHECKED_PER_SLICE: Final = 2000
 _ESCAPED_LETTERS: Final = (b"\\u006", b"\\u007")
+_INT64_DIGITS: Final = 19
+_MANY_DIGITS: Final = pattern(rb"[0-9]{%d}" % _INT64_DIGITS)
 
 
 class Posted(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,6 +43,33 @@ class _Envelopes(msgspec.Struct):
     """The body of a post, its messages unread."""
 
     messages: list[msgspec.Raw]
+
+
+def batch_of(body: bytes) -> PostedBatch:
+    """Return the batch; raise HttpError. The caller looks whether a member is there twice."""
+    try:
+        batch = msgspec.json.decode(body, type=PostedBatch)
+        if _MANY_DIGITS.search(body):
+            _check_numbers(msgspec.json.decode(body))
+    except RecursionError:
+        raise HttpError(400, "the body is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        refuse_half_characters(body)  # msgspec does not name them
+        raise HttpError(400, of_msgspec(str(error), PostedBatch)) from None
+    return batch
+
+
+def _check_numbers(value: Any) -> None:
+    """Raise HttpError for an integer beyond 64 bits."""
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, dict):
+            rest += each.values()
+        elif isinstance(each, list):
+            rest += each
+        elif isinstance(each, int) and not -(1 << 63) <= each < 1 << 63:
+            raise HttpError(400, f"{each} does not fit into 64 bits")
 
 
 def may_repeat(body: bytes, batch: PostedBatch) -> bool:

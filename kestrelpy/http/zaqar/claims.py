@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.core import AnyQueue
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.lease_taker import LeaseTaker, Taken
-from kestrelpy.http.models import errors, header
+from kestrelpy.http.models import errors, header, request_parts
 from kestrelpy.http.routing import Router
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask
@@ -61,13 +60,12 @@ class ClaimTimes(msgspec.Struct, forbid_unknown_fields=True):
         201: {"headers": {"Location": header("The claim.")}},
         204: {"description": "There is nothing to claim."},
     },
-    reads=models.request_parts(body=models.TIMES),
+    reads=request_parts(body=models.TIMES),
 )  # fmt: skip
 async def create(
-    request: Request, limit: models.Limit = models.LIMIT, wait: models.Wait = 0
+    ask: Ask, limit: models.Limit = models.LIMIT, wait: models.Wait = 0
 ) -> Response:
     """Claim up to `limit` messages; wait up to `wait` seconds for the first."""
-    ask = Ask(request)
     name = ask.name
     ttl_ms, grace_ms = (ask.json(ClaimTimes) or ClaimTimes()).checked()
     call = ask.call
@@ -88,11 +86,10 @@ async def create(
 
 @router.get(
     _CLAIMS + "/{claim}", summary="Show a claim", model=models.Claim,
-    responses=errors(404), reads=models.request_parts(),
+    responses=errors(404),
 )  # fmt: skip
-async def show(request: Request, queue: str, claim: str) -> Response:
+async def show(ask: Ask, claim: str) -> Response:
     """Show a claim and the messages that it holds."""
-    ask = Ask(request)
     call, id_, found = ask.call, claim_id(claim), LeaseEnd(ask.call.broker).queue(ask.name)
     if found is None or id_ is None:
         raise _over(claim)
@@ -115,11 +112,10 @@ async def show(request: Request, queue: str, claim: str) -> Response:
 
 @router.patch(
     _CLAIMS + "/{claim}", status=204, summary="Renew a claim", responses=errors(404),
-    reads=models.request_parts(body=models.TIMES),
+    reads=request_parts(body=models.TIMES),
 )  # fmt: skip
-async def renew(request: Request, queue: str, claim: str) -> Response:
+async def renew(ask: Ask, claim: str) -> Response:
     """Let the claim last for `ttl` from now."""
-    ask = Ask(request)
     name = ask.name
     ttl_ms, grace_ms = (ask.json(ClaimTimes) or ClaimTimes()).checked()
     call, id_, found = ask.call, claim_id(claim), LeaseEnd(ask.call.broker).queue(name)
@@ -137,13 +133,9 @@ async def renew(request: Request, queue: str, claim: str) -> Response:
     return nothing()
 
 
-@router.delete(
-    _CLAIMS + "/{claim}", status=204, summary="Release a claim",
-    reads=models.request_parts(),
-)  # fmt: skip
-async def release(request: Request, queue: str, claim: str) -> Response:
+@router.delete(_CLAIMS + "/{claim}", status=204, summary="Release a claim")
+async def release(ask: Ask, claim: str) -> Response:
     """Give the messages of the claim back; there need not be such a claim."""
-    ask = Ask(request)
     call, id_, found = ask.call, claim_id(claim), LeaseEnd(ask.call.broker).queue(ask.name)
     if found is not None and id_ is not None:
         await call.until(*Claiming(found, id_.tokens).release(call.now_ms()))

@@ -12,9 +12,9 @@ One rule: no request ends what another client has claimed.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from starlette.requests import Request
+from msgspec import Meta
 from starlette.responses import Response
 
 from journal.format import Tag
@@ -25,12 +25,14 @@ from kestrelpy.errors import NoRoomYet, ServerError
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.lease_taker import LeaseTaker
-from kestrelpy.http.models import errors, header
+from kestrelpy.http.models import errors, header, request_parts
 from kestrelpy.http.routing import Router
 from kestrelpy.http.zaqar import models
-from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask, decoded
-from kestrelpy.http.zaqar.batch import PostedBatch, checked, may_repeat, refuse_repeats
-from kestrelpy.http.zaqar.ids import ClaimId, Marker, MessageId, claim_id, marker, message_id
+from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask
+from kestrelpy.http.zaqar.batch import batch_of, checked, may_repeat, refuse_repeats
+from kestrelpy.http.zaqar.ids import ClaimId, Marker, MessageId, message_id
+from kestrelpy.http.zaqar.ids import claim_id as claim_of
+from kestrelpy.http.zaqar.ids import marker as marker_of
 from kestrelpy.http.zaqar.metadata import in_force, parsed
 from kestrelpy.http.zaqar.shown import href, message
 from kestrelpy.operations import (
@@ -64,19 +66,16 @@ _TRIES_MAX: Final = 5
 @router.post(
     _MESSAGES, status=201, summary="Post messages", model=models.Posted,
     responses={201: {"headers": {"Location": header("The first 20 of them.")}}},
-    reads=models.request_parts(body=models.BATCH, required=True),
+    reads=request_parts(body=models.BATCH, required=True),
 )  # fmt: skip
-async def post(request: Request, queue: str) -> Response:
+async def post(ask: Ask) -> Response:
     """Store messages in their order; make the queue if there is none."""
-    ask = Ask(request)
     call, name = ask.call, ask.name
     found = call.broker.queues.get(name)
     meta = in_force(parsed(found.metadata)) if found is not None else in_force({})
     most = min(meta["_max_messages_post_size"], POST_BYTES_MAX)
     body = ask.raw(most)
-    batch: PostedBatch | None = None
-    if body.strip():
-        batch = decoded(body, PostedBatch, may_repeat=True)
+    batch = batch_of(body) if body.strip() else None
     if batch is None or not batch.messages:
         raise HttpError(400, "there are no messages to post")
     if may_repeat(body, batch):
@@ -149,32 +148,24 @@ def _store(
 # -- list and get -----------------------------------------------------------------------------
 
 
-@router.get(
-    _MESSAGES, summary="List messages", model=models.MessagePage, responses=errors(404),
-    reads=models.request_parts(
-        models.some("ids", "Those with these ids, and no others."),
-        models.text("marker", "After this one; take it from `next`."),
-        models.flag("echo", "Also the client's own messages."),
-        models.flag("include_claimed", "Also claimed messages."),
-        models.flag("include_delayed", "Also delayed messages."),
-    ),
-)  # fmt: skip
+@router.get(_MESSAGES, summary="List messages", model=models.MessagePage, responses=errors(404))
 async def listing(
-    request: Request, limit: models.Limit = models.LIMIT, wait: models.Wait = 0
-) -> Response:
+    ask: Ask, limit: models.Limit = models.LIMIT, wait: models.Wait = 0,
+    ids: Annotated[models.Several, Meta(description="Those with these ids, and no others.")] = (),
+    marker: Annotated[str, Meta(description="After this one; take it from `next`.")] = "",
+    echo: Annotated[models.Flag, Meta(description="Also the client's own messages.")] = False,
+    include_claimed: Annotated[models.Flag, Meta(description="Also claimed messages.")] = False,
+    include_delayed: Annotated[models.Flag, Meta(description="Also delayed messages.")] = False,
+) -> Response:  # fmt: skip
     """List messages after a marker, or those with these ids."""
-    ask = Ask(request)
     name = ask.name
-    ids = ask.many("ids")
-    if ids is not None:
+    if ids:
         for each in ask.query:
             if each != "ids":
                 raise HttpError(400, f"ids and {each} contradict each other: ids name the messages")
         return await _by_ids(ask, name, ids)
-    begin = ask.query.get("marker")
-    is_echo, sight = ask.flag("echo"), Sight(ask.flag("include_claimed"),
-                                             ask.flag("include_delayed"))  # fmt: skip
-    if not is_echo:
+    begin, sight = marker, Sight(include_claimed, include_delayed)
+    if not echo:
         sight = sight._replace(but=ask.client)
     call = ask.call
     due_ms, reader = call.now_ms() + wait * 1000, LogReader(call)
@@ -196,13 +187,13 @@ async def listing(
             due_ms = 0  # the time is over: the last look
 
 
-def _begin(queue: AnyQueue | None, text: str | None) -> Marker:
-    """Return where a listing begins; raise HttpError if no listing of this queue has that
-    marker."""
+def _begin(queue: AnyQueue | None, text: str) -> Marker:
+    """Return where a listing begins; empty: at the first message. Raise HttpError if no listing of
+    this queue has that marker."""
     generation = queue.generation if queue is not None else 0
-    if text is None:
+    if not text:
         return Marker(generation, 0)
-    at = marker(text)
+    at = marker_of(text)
     if at is None:
         raise HttpError(400, f"marker is {shown(text)}: take it from the link `next` of a listing")
     if queue is None:
@@ -224,7 +215,7 @@ def _page(ask: Ask, queue: AnyQueue, look: Look, at: Marker) -> Response:
     return answer({"messages": listed, "links": links})
 
 
-async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
+async def _by_ids(ask: Ask, name: bytes, ids: Iterable[str]) -> Response:
     found = LeaseEnd(ask.call.broker).queue(name)
     seen = await _seen(ask, found, map(message_id, ids)) if found is not None else []
     if not seen or found is None:
@@ -235,11 +226,10 @@ async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
 
 @router.get(
     _MESSAGES + "/{message}", summary="Show a message", model=models.Message,
-    responses=errors(404), reads=models.request_parts(),
+    responses=errors(404),
 )  # fmt: skip
-async def get(request: Request, queue: str, message: str) -> Response:
+async def get(ask: Ask, message: str) -> Response:
     """Show one message, claimed or not."""
-    ask = Ask(request)
     found = LeaseEnd(ask.call.broker).queue(ask.name)
     seen = await _seen(ask, found, [message_id(message)]) if found is not None else []
     if not seen or found is None:
@@ -281,16 +271,14 @@ def _number(queue: AnyQueue, id_: MessageId | None) -> int:
 # -- delete and pop ---------------------------------------------------------------------------
 
 
-@router.delete(
-    _MESSAGES + "/{message}", status=204, summary="Delete a message",
-    reads=models.request_parts(models.text("claim_id", "The claim that holds it.")),
-)  # fmt: skip
-async def delete(request: Request, queue: str, message: str) -> Response:
+@router.delete(_MESSAGES + "/{message}", status=204, summary="Delete a message")
+async def delete(
+    ask: Ask, message: str,
+    claim_id: Annotated[str, Meta(description="The claim that holds it.")] = "",
+) -> Response:  # fmt: skip
     """Delete a message, with `claim_id` one that is claimed; it need not be there."""
-    ask = Ask(request)
-    name, given = ask.name, ask.query.get("claim_id")
-    claim = claim_id(given) if given is not None else None
-    if given is not None and claim is None:
+    name, claim = ask.name, claim_of(claim_id) if claim_id else None
+    if claim_id and claim is None:
         raise HttpError(400, "claim_id is no id of a claim")
     found = LeaseEnd(ask.call.broker).queue(name)
     if found is not None:
@@ -336,22 +324,21 @@ async def _cancel(ask: Ask, queue: AnyQueue, number: int) -> bool:
 @router.delete(
     _MESSAGES, status=204, summary="Delete or pop messages",
     responses={200: {"model": models.Messages, "description": "With `pop`: they are taken."}},
-    reads=models.request_parts(
-        models.some("ids", "Those with these ids."),
-        models.some("claim_ids", "The claims that hold them."),
-    ),
 )  # fmt: skip
-async def delete_many(request: Request, pop: models.Limit | None = None) -> Response:
+async def delete_many(
+    ask: Ask, pop: models.Limit | None = None,
+    ids: Annotated[models.Several, Meta(description="Those with these ids.")] = (),
+    claim_ids: Annotated[models.Several, Meta(description="The claims that hold them.")] = (),
+) -> Response:  # fmt: skip
     """Delete messages by their ids, or take up to `pop` of the oldest away."""
-    ask = Ask(request)
-    name, ids, claims = ask.name, ask.many("ids"), ask.many("claim_ids")
-    if pop is not None and ids is None:
-        if claims is not None:
+    name = ask.name
+    if pop is not None and not ids:
+        if claim_ids:
             raise HttpError(400, "pop and claim_ids contradict each other: pop takes what is free")
         return await _pop(ask, name, pop)
-    if ids is None or pop is not None:
+    if not ids or pop is not None:
         raise HttpError(400, "either ids or pop is needed")
-    held = [claim_id(each) for each in claims or ()]
+    held = [claim_of(each) for each in claim_ids]
     if None in held:
         raise HttpError(400, "claim_ids has what is no id of a claim")
     found = LeaseEnd(ask.call.broker).queue(name)
@@ -360,7 +347,7 @@ async def delete_many(request: Request, pop: models.Limit | None = None) -> Resp
     return nothing()
 
 
-async def _delete_all(ask: Ask, queue: AnyQueue, ids: list[str], claims: list[ClaimId]) -> None:
+async def _delete_all(ask: Ask, queue: AnyQueue, ids: Iterable[str], claims: list[ClaimId]) -> None:
     """Delete what is not claimed, or, with claims, what these hold; leave all else."""
     call, rests, rest = ask.call, list[Rests](), list[int]()
     now_ms = call.now_ms()

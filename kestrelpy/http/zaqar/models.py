@@ -1,8 +1,8 @@
 """The shapes of the messaging API for /openapi.json: headers, queries, bodies, answers.
 
-    told(HEADERS..., LIMIT, body=BATCH) ──▶ what a handler reads through `Ask`
+    limit: Limit, echo: Flag ──▶ arguments of a handler      request_parts(body=BATCH) ──▶ its body
 
-One rule: they describe; `Ask` and the Structs of the handlers check.
+One rule: of a body they describe; the Structs of the handlers check.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from kestrelpy.http.models import Shape, parameter, refusals
-from kestrelpy.http.models import request_parts as told_of
-from kestrelpy.http.zaqar.ask import LIMIT_MAX
-from kestrelpy.http.zaqar.projects import PROJECT_BYTES_MAX
+from kestrelpy.http.routing import ReadBy
+from kestrelpy.http.zaqar.ask import LIMIT_MAX, several, truth
 
 ERRORS: Final = refusals(406)
 LIMIT: Final = 10
@@ -23,41 +22,10 @@ Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="How many at most.")
 Wait = Annotated[
     int, Meta(ge=0, le=_WAIT_SECONDS_MAX, description="Seconds to wait for the first.")
 ]
-_FLAG: Final = {"type": "boolean", "default": False}
+Flag = Annotated[bool, ReadBy(truth)]
+Several = Annotated[tuple[str, ...], Meta(min_length=1, max_length=LIMIT_MAX), ReadBy(several)]
 _TEXT: Final = {"type": "string"}
 _OBJECT: Final = {"type": "object", "additionalProperties": True}
-_SOME: Final = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": LIMIT_MAX}
-_HEADERS: Final = (
-    parameter("Client-ID", {"type": "string", "format": "uuid"}, "Who asks.", "header",
-              required=True),
-    parameter("X-Project-ID", {"type": "string", "minLength": 1, "maxLength": PROJECT_BYTES_MAX},
-              "Whose queues.", "header", required=True),
-)  # fmt: skip
-
-
-def flag(name: str, description: str) -> dict[str, Any]:
-    """Return the declaration of a truth value of the query."""
-    return parameter(name, _FLAG, description)
-
-
-def text(name: str, description: str) -> dict[str, Any]:
-    """Return the declaration of a text of the query."""
-    return parameter(name, {**_TEXT, "minLength": 1}, description)
-
-
-def some(name: str, description: str) -> dict[str, Any]:
-    """Return the declaration of a list in the query."""
-    return parameter(name, _SOME, description)
-
-
-def request_parts(
-    *parameters: dict[str, Any], body: dict[str, Any] | None = None,
-    kind: str = "application/json", required: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    """Return what a route of a project reads itself."""
-    return told_of(*_HEADERS, *parameters, body=body, kind=kind, required=required)
-
-
 METADATA_FILTER: Final = parameter(
     "metadata", {"type": "object", "additionalProperties": _TEXT},
     "Any other name: the queues whose metadata have this value.",

@@ -12,17 +12,17 @@ from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from heapq import nsmallest
 from re import compile as pattern
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from starlette.requests import Request
+from msgspec import Meta
 from starlette.responses import Response
 
 from journal.store import Put
 from kestrelpy.core import AnyQueue
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError, answer, nothing
-from kestrelpy.http.models import errors, header
+from kestrelpy.http.models import errors, header, request_parts
 from kestrelpy.http.routing import Router
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask
@@ -64,29 +64,29 @@ class Purge(msgspec.Struct, forbid_unknown_fields=True):
 
 @router.get(
     _QUEUES, summary="List queues", model=models.ProjectQueues,
-    reads=models.request_parts(
-        models.text("marker", "After this name."),
-        models.text("name", "The beginning of a name; `.*` stands for anything."),
-        models.flag("detailed", "With metadata."),
-        models.flag("with_count", "With how many match."), models.METADATA_FILTER,
-    ),
+    reads=request_parts(models.METADATA_FILTER),
 )  # fmt: skip
-async def listing(request: Request, limit: models.Limit = models.LIMIT) -> Response:
+async def listing(
+    ask: Ask, limit: models.Limit = models.LIMIT,
+    marker: Annotated[str, Meta(description="After this name.")] = "",
+    name: Annotated[
+        str, Meta(description="The beginning of a name; `.*` stands for anything.")
+    ] = "",
+    detailed: Annotated[models.Flag, Meta(description="With metadata.")] = False,
+    with_count: Annotated[models.Flag, Meta(description="With how many match.")] = False,
+) -> Response:  # fmt: skip
     """List the queues of the project by name, after the marker."""
-    ask = Ask(request)
-    is_detailed, counts = ask.flag("detailed"), ask.flag("with_count")
-    after, is_named = ask.query.get("marker", ""), _matcher(ask.query.get("name"))
     wanted = {key: value for key, value in ask.query.items() if key not in _WORDS}
-    names, count = await ask.call.run(_names(ask, limit, after, is_named, wanted))
+    names, count = await ask.call.run(_names(ask, limit, marker, _matcher(name), wanted))
     found = []
-    for name in names:
-        each: dict[str, Any] = {"name": name, "href": f"{_QUEUES}/{name}"}
-        queue = ask.call.broker.queues.get(ask.prefix + name.encode())
-        if is_detailed and queue is not None:
+    for own in names:
+        each: dict[str, Any] = {"name": own, "href": f"{_QUEUES}/{own}"}
+        queue = ask.call.broker.queues.get(ask.prefix + own.encode())
+        if detailed and queue is not None:
             each["metadata"] = in_force(parsed(queue.metadata))
         found.append(each)
     links = [{"rel": "next", "href": ask.next_href(_QUEUES, names[-1])}] if names else []
-    more = {"count": count} if counts else {}
+    more = {"count": count} if with_count else {}
     return answer({"queues": found, "links": links, **more})
 
 
@@ -120,10 +120,8 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _matcher(text: str | None) -> Callable[[str], bool]:
+def _matcher(text: str) -> Callable[[str], bool]:
     """Return whether a name matches: it begins with the text, in which `.*` stands for anything."""
-    if text is None:
-        return lambda name: True
     found = _PATTERN.fullmatch(text)
     if found is None:
         raise HttpError(400, f"name is {shown(text)}: the beginning of a name and .* are allowed")
@@ -155,11 +153,10 @@ def _matcher(text: str | None) -> Callable[[str], bool]:
         204: {"description": "It was there.", "headers": {"Location": header("The queue.")}},
         **errors(409),
     },
-    reads=models.request_parts(body=models.METADATA),
+    reads=request_parts(body=models.METADATA),
 )  # fmt: skip
-async def put(request: Request, queue: str) -> Response:
+async def put(ask: Ask) -> Response:
     """Make the queue, with the metadata in the body; of a queue that is there, replace them."""
-    ask = Ask(request)
     name = ask.name
     given: Metadata | None = ask.json(dict[str, Any], METADATA_BYTES_MAX)
     found = ask.call.broker.queues.get(name)
@@ -186,54 +183,42 @@ async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
         raise HttpError(409, "the queue was declared with other settings, not by its metadata")
 
 
-@router.get(
-    _QUEUE, summary="Show the metadata of a queue", model=dict[str, Any],
-    reads=models.request_parts(),
-)  # fmt: skip
-async def get(request: Request, queue: str) -> Response:
+@router.get(_QUEUE, summary="Show the metadata of a queue", model=dict[str, Any])
+async def get(ask: Ask) -> Response:
     """Show the metadata, with the reserved keys; the queue need not be there."""
-    ask = Ask(request)
     found = ask.call.broker.queues.get(ask.name)
     return answer(in_force(parsed(found.metadata) if found is not None else {}))
 
 
-@router.head(
-    _QUEUE, status=204, summary="Is there such a queue?", responses=errors(404),
-    reads=models.request_parts(),
-)  # fmt: skip
-async def head(request: Request, queue: str) -> Response:
+@router.head(_QUEUE, status=204, summary="Is there such a queue?", responses=errors(404))
+async def head(ask: Ask) -> Response:
     """Answer 204 or 404."""
-    ask = Ask(request)
     return Response(b"", 204 if ask.name in ask.call.broker.queues else 404)
 
 
 @router.patch(
     _QUEUE, summary="Change the metadata of a queue", model=dict[str, Any],
     responses=errors(404, 409, 415),
-    reads=models.request_parts(body=models.PATCH, kind=_PATCH_TYPE, required=True),
+    reads=request_parts(body=models.PATCH, kind=_PATCH_TYPE, required=True),
 )  # fmt: skip
-async def patch(request: Request, queue: str) -> Response:
+async def patch(ask: Ask) -> Response:
     """Apply the operations of a JSON patch to `/metadata`; show the result."""
-    ask = Ask(request)
     name = ask.name
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = ask.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _PATCH_TYPE:
         raise HttpError(415, f"Content-Type must be {_PATCH_TYPE}")
     body = ask.raw(2 * METADATA_BYTES_MAX)
     found = ask.call.broker.queues.get(name)
     if found is None:
-        raise HttpError(404, f"there is no queue {queue[:64]}")
+        raise HttpError(404, f"there is no queue {ask.own_name[:64]}")
     meta = patched(parsed(found.metadata), body)
     await _set(ask, name, meta)
     return answer(in_force(meta))
 
 
-@router.delete(
-    _QUEUE, status=204, summary="Delete a queue", reads=models.request_parts()
-)
-async def delete(request: Request, queue: str) -> Response:
+@router.delete(_QUEUE, status=204, summary="Delete a queue")
+async def delete(ask: Ask) -> Response:
     """Delete the queue with its messages; it need not be there."""
-    ask = Ask(request)
     call = ask.call
     found = call.broker.queues.get(ask.name)
     count = len(found.reader.live) if found is not None else 0
@@ -246,11 +231,10 @@ async def delete(request: Request, queue: str) -> Response:
 
 @router.post(
     _QUEUE + "/purge", status=204, summary="Empty a queue",
-    reads=models.request_parts(body=models.PURGE),
+    reads=request_parts(body=models.PURGE),
 )  # fmt: skip
-async def purge(request: Request, queue: str) -> Response:
+async def purge(ask: Ask) -> Response:
     """Remove all messages that are not claimed."""
-    ask = Ask(request)
     name, call = ask.name, ask.call
     given: Purge = ask.json(Purge) or Purge()
     kinds = _RESOURCES if given.resource_types is None else given.resource_types
@@ -270,13 +254,9 @@ async def purge(request: Request, queue: str) -> Response:
 # -- figures ----------------------------------------------------------------------------------
 
 
-@router.get(
-    _QUEUE + "/stats", summary="Show the figures of a queue", model=models.QueueFigures,
-    reads=models.request_parts(),
-)  # fmt: skip
-async def stats(request: Request, queue: str) -> Response:
+@router.get(_QUEUE + "/stats", summary="Show the figures of a queue", model=models.QueueFigures)
+async def stats(ask: Ask) -> Response:
     """Show how many messages are free and claimed, the oldest and the newest."""
-    ask = Ask(request)
     call, found = ask.call, LeaseEnd(ask.call.broker).queue(ask.name)
     figures: dict[str, Any] = {"claimed": 0, "free": 0, "total": 0}
     if found is not None:

@@ -142,7 +142,7 @@ MISTAKES: list[Mistake] = [
      "half a character: \\ud800"),
     (POST, f"{V2}/messages", '{"messages": [{"body": 1}]}',
      MESSAGING | JSON | {"Idempotency-Key": "a"}, "does not read the header"),
-    (POST, f"{V2}/claims", '{"ttl": "60"}', MESSAGING | JSON, "ttl is text"),
+    (POST, f"{V2}/claims", '{"ttl": "60"}', MESSAGING | JSON, 'ttl is "60"'),
     (POST, f"{V2}/claims", '{"lease": 60}', MESSAGING | JSON, 'no member "lease"'),
     (PUT, V2, '{"_max_claims_count": 3}', MESSAGING | JSON, "did you mean _max_claim_count?"),
     (PUT, V2, '{"_Max_Claim_Count": 3}', MESSAGING | JSON, "is no reserved key"),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from journal.format.key import text_of
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.app import ROUTES
-from kestrelpy.http.routing import Parameter, Route
+from kestrelpy.http.models import parameter
+from kestrelpy.http.routing import OfRequest, Parameter, ReadBy, Route
 from tests.support.http_client import Web, filled, web
 from tests.support.zaqar import CLIENT
 
@@ -256,3 +259,31 @@ async def test_an_id_and_a_key_are_the_same_however_their_url_is_written(tmp_pat
         assert [each.status_code for each in said] == [201, 200, 201]
         keys = [item.key for item in server.daemon.broker.queues[b"jobs"].reader.ready]
         assert keys == [text_of(b"a b"), text_of(b"a+b")]
+
+
+class _Sender(OfRequest):
+    """The sender of a request, by a header of its own."""
+
+    parameters = (parameter("Sender", {"type": "string"}, "Who sends it.", "header"),)
+
+    def __init__(self, request: Request) -> None:
+        self.name = request.headers["sender"]
+
+
+def _doubled(request: Request, name: str) -> int:
+    return 2 * int(request.scope["said"][name])
+
+
+async def _send(
+    sender: _Sender, count: Annotated[int, ReadBy(_doubled)] = 1
+) -> Response:
+    return Response(f"{sender.name} {count}".encode())
+
+
+async def test_a_route_makes_an_argument_of_the_request_and_reads_one_by_its_function() -> None:
+    route = Route("GET", "/send", _send)
+    assert route.headers == {b"sender": "Sender"}
+    for query, answer in ((b"", b"anna 1"), (b"count=4", b"anna 8")):
+        scope = {"type": "http", "method": "GET", "path": "/send", "query_string": query,
+                 "headers": [(b"sender", b"anna")]}  # fmt: skip
+        assert (await route.answered(scope, {})).body == answer

@@ -10,8 +10,7 @@ import pytest
 
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.zaqar import batch
-from kestrelpy.http.zaqar.ask import decoded
-from kestrelpy.http.zaqar.batch import PostedBatch, may_repeat, refuse_repeats
+from kestrelpy.http.zaqar.batch import batch_of, may_repeat, refuse_repeats
 
 
 def run(steps: Generator[bytes, None, None]) -> int:
@@ -21,7 +20,7 @@ def run(steps: Generator[bytes, None, None]) -> int:
 
 def read(body: bytes) -> bool:
     """Check a batch as a post does; True if the members were read one by one."""
-    if not may_repeat(body, decoded(body, PostedBatch, may_repeat=True)):
+    if not may_repeat(body, batch_of(body)):
         return False
     run(refuse_repeats(body))
     return True
@@ -56,6 +55,14 @@ def test_a_member_that_is_there_twice_is_refused(body: bytes) -> None:
 )
 def test_what_is_within_a_body_does_not_count(messages: list[Any], is_slow: bool) -> None:
     assert read(json.dumps({"messages": messages}).encode()) is is_slow
+
+
+def test_a_number_beyond_64_bits_is_refused_wherever_it_is() -> None:
+    for number in ((1 << 63) - 1, -(1 << 63)):
+        assert not read(b'{"messages": [{"body": {"a": [%d]}}]}' % number)
+    for number in (1 << 63, -(1 << 63) - 1, 10**30):
+        with pytest.raises(HttpError, match="64 bits"):
+            read(b'{"messages": [{"body": {"a": [%d]}}]}' % number)
 
 
 def test_a_body_may_have_a_member_twice() -> None:
