@@ -35,7 +35,7 @@ from kestrelpy.examples.results import expected_checksums, verdict
 
 PAUSE_S: Final = 0.001
 WARM_UP_S: Final = 0.5
-SETTLE_S: Final = 2.0
+AFTERWARDS_S: Final = 2.0
 NICE: Final = 10  # the victim's own process must not wait for the attacker's
 KINDS: Final = ("version", "set", "get")
 MAIN_JOB_SEED: Final = 14
@@ -264,7 +264,7 @@ def beside(bench: Bench, name: str) -> list[Figure]:
             time.sleep(WARM_UP_S)
             during = victim(line, seconds)
             most = daemon.memory_bytes("VmHWM")
-        time.sleep(SETTLE_S)
+        time.sleep(AFTERWARDS_S)
         after = daemon.memory_bytes()
     figures = []
     for kind in KINDS:

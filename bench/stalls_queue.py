@@ -154,7 +154,7 @@ def _blocked_by_any(stage: Stage) -> None:
 
 
 def _sets(stage: Stage) -> None:
-    """Set one by one: a pipeline may take as long as the connection's share of a turn."""
+    """Set one by one: a pipeline may use the connection's whole share of a turn."""
     for n in range(SETS):
         stage.ask(b"set q/key=N%d 0 0 1\r\nx\r\n" % n, b"STORED")
 

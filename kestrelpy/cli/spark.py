@@ -197,7 +197,7 @@ def redrive(
     attempts: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Only with so many attempts, or more.",
+            metavar="N", help="Only with N attempts or more.",
             parser=whole("--attempts", 0),
         ),
     ] = 0,
@@ -213,7 +213,7 @@ def redrive(
     rate: Annotated[
         str | None,
         typer.Option(
-            metavar="N/s", help="At most so many a second, over all servers.", show_default=False
+            metavar="N/s", help="At most N a second, over all servers.", show_default=False
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,

@@ -111,9 +111,9 @@ async def post_item(
     name = queue_name(queue)
     now_ms = call.now_ms()
     unix_ms = now_ms + call.broker.clock.offset_ms
-    lives_ms = above_0_ms("expires", expires) if expires else 0
+    lifetime_ms = above_0_ms("expires", expires) if expires else 0
     terms = Terms(
-        flags=flags, expires_ms=lives_ms and unix_ms + lives_ms,
+        flags=flags, expires_ms=lifetime_ms and unix_ms + lifetime_ms,
         key=_key_values(request), delay=_delay(delay, at), id=id_of(request, id_),
         texts=texts_of(request),
     )  # fmt: skip
@@ -126,11 +126,11 @@ async def post_item(
     def put() -> tuple[AnyQueue, int, int]:
         target = storing.queue(name, terms, body, call.last_command_ms)
         assert target is not None, "no version is asked for"
-        number, lives = target.next_number, terms
-        if lives_ms:  # it may have waited
-            until_ms = call.last_command_ms + call.broker.clock.offset_ms + lives_ms
-            lives = terms._replace(expires_ms=until_ms)
-        return target, number, storing.put(target, body, lives, call.last_command_ms)
+        number, stored = target.next_number, terms
+        if lifetime_ms:  # it may have waited
+            until_ms = call.last_command_ms + call.broker.clock.offset_ms + lifetime_ms
+            stored = terms._replace(expires_ms=until_ms)
+        return target, number, storing.put(target, body, stored, call.last_command_ms)
 
     target, number, lsn = await call.with_room(put)
     log = target.log

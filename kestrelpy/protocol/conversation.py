@@ -332,7 +332,7 @@ class Conversation:
         self.is_barred = False
         is_answered = self.get_handler.is_taken  # by a plain get that waited: it is confirmed
         self._leave_room()  # its request is executed again, and refused
-        is_parked = self.is_waiting or self.stream is not None
+        is_unanswered = self.is_waiting or self.stream is not None
         if not is_answered:
             self.get_handler.hang_up(now_ms)
         self.stream, self.wants_bytes = None, 0
@@ -340,7 +340,7 @@ class Conversation:
             self._transfer.give_up("the user has lost the rights for it")
             self._transfer = None
         self._give_back(now_ms)
-        if is_parked and not is_answered:
+        if is_unanswered and not is_answered:
             self.refuse(ClientError("unauthenticated"))
         return True
 

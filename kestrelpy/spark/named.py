@@ -62,7 +62,7 @@ def refuse_unknown_markers(
     read = [str(address) for address in options.servers]
     remedy = "Leave it out, or read it as well."
     for option, offsets in options.markers.items():
-        for server, marks in offsets.named.items():
+        for server, by_queue in offsets.named.items():
             if server not in servers and server not in read:
                 _refuse(
                     f"Option {option} names a server {server}, which is not among those that are "
@@ -71,7 +71,7 @@ def refuse_unknown_markers(
                 continue
             found = [source for source in sources if server in source.names]
             there = {queue for source in found for queue in source.queues if options.fits(queue)}
-            for queue in marks if found else ():
+            for queue in by_queue if found else ():
                 if queue != _EVERY and queue not in there:
                     _refuse(
                         f"Option {option} names a queue {queue} of {server}, which is not among "

@@ -272,9 +272,9 @@ def _refuse_others(
 def _contents(disk: Files, source: str, family: _Family) -> dict[str, int]:
     """Return the files of a family with their sizes."""
     return {
-        piece.name: piece.size
+        each.name: each.size
         for journal, _, _ in family.members
-        for piece in _sized_files(disk, source, journal)
+        for each in _sized_files(disk, source, journal)
     }
 
 
@@ -309,7 +309,7 @@ def _replayed(
     disk: Files, source: str, journal: JournalFiles, made: Imported, watching: Watching, passes: int
 ) -> JournalSource:
     """Replay a queue's files; name their damage."""
-    pieces = _sized_files(disk, source, journal)
+    sized = _sized_files(disk, source, journal)
 
     def read(name: str, offset: int, size: int) -> bytes:
         path = os.path.join(source, name)
@@ -320,7 +320,7 @@ def _replayed(
                 raise OSError(error.errno, error.strerror, path) from None
             raise DamagedMedium(error.strerror) from None
 
-    replayed = JournalSource(pieces, read)
+    replayed = JournalSource(sized, read)
     show = watching(f"{journal.queue}: read" if passes == 2 else journal.queue)
     replayed.run(lambda done: show(done, replayed.bytes))
     show(replayed.bytes, replayed.bytes)
@@ -328,7 +328,7 @@ def _replayed(
     made.records, made.reopened = replay.records, replay.opened
     if passes == 1:
         made.items = len(replay)
-    sizes = {piece.name: piece.size for piece in pieces}
+    sizes = {each.name: each.size for each in sized}
     for name, damage in replayed.damages:
         left = sizes[name] - damage.offset
         made.problems.append(

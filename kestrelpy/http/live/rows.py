@@ -38,8 +38,8 @@ def _trouble(samples: Sampler, name: bytes, row: QueueRow) -> tuple[int, int]:
 
 
 def _rate(samples: Sampler, name: bytes, _: QueueRow) -> float:
-    kept = samples.by_queue.get(name)
-    return kept.rates["stored"] if kept is not None else 0.0
+    sampled = samples.by_queue.get(name)
+    return sampled.rates["stored"] if sampled is not None else 0.0
 
 
 SORTS: Final[dict[str, _By]] = {
@@ -130,14 +130,14 @@ def row_of_queue(
     queue = broker.queues.get(name)
     if queue is None:
         return None
-    row, kept = figures_of(queue, now_ms), samples.by_queue.get(name)
+    row, sampled = figures_of(queue, now_ms), samples.by_queue.get(name)
     troubles = samples.troubles.get(name)
     return {
         "name": name.decode("ascii"), **{each: getattr(row, each) for each in IN_TABLE},
         "items": row.ready + row.delayed + row.leased, "max_leased": queue.policy.max_leased,
-        "rate": round(kept.rates["stored"], 1) if kept is not None else 0,
-        "out_rate": round(kept.rates["delivered"], 1) if kept is not None else 0,
+        "rate": round(sampled.rates["stored"], 1) if sampled is not None else 0,
+        "out_rate": round(sampled.rates["delivered"], 1) if sampled is not None else 0,
         "level": troubles[0].level if troubles else "ok",
         "why": troubles[0].text if troubles else None,
-        "spark": kept.ring.tail("ready", _SPARK_STEP) if kept is not None else [],
+        "spark": sampled.ring.tail("ready", _SPARK_STEP) if sampled is not None else [],
     }  # fmt: skip

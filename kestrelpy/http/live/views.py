@@ -145,9 +145,9 @@ async def _queues(view: View, call: Call, sources: ViewSources) -> Rendered:
 
 async def _queue(view: View, call: Call, sources: ViewSources) -> Rendered:
     queue, samples, now_ms = find_queue(call, view.queue), sources.samples, call.now_ms()
-    kept, counters = samples.by_queue.get(queue.name), queue.reader.counters
+    sampled, counters = samples.by_queue.get(queue.name), queue.reader.counters
     row = row_of_queue(samples, call.broker, queue.name, now_ms)
-    heat = (kept.heat if kept is not None else Heat()).facts(now_ms)
+    heat = (sampled.heat if sampled is not None else Heat()).facts(now_ms)
     heat["since_ms"] += queue.clock.offset_ms
     members = {
         "queue": {**members_of_queue(queue, now_ms), **(row or {})},
@@ -155,9 +155,9 @@ async def _queue(view: View, call: Call, sources: ViewSources) -> Rendered:
         "heat": heat,
         **percentiles(counters.waiting_ms, counters.service_ms),
         "actions": _actions(call, QUEUE_ACTIONS_SHOWN, queue.name),
-        "append": _newest(kept.ring, call) if kept is not None else None,
+        "append": _newest(sampled.ring, call) if sampled is not None else None,
     }
-    return Rendered(members, kept.ring if kept is not None else None)
+    return Rendered(members, sampled.ring if sampled is not None else None)
 
 
 async def _items(view: View, call: Call, sources: ViewSources) -> Rendered:

@@ -214,8 +214,8 @@ class Live:
 
     def _when_disk_is_full(self) -> int | None:
         ring = self.samples.rings.of("1h")
-        kept = self._host.min_disk_free_bytes
-        left_ms = disk_full_in_ms(ring.series("disk_free"), ring.step_ms, kept)
+        reserved = self._host.min_disk_free_bytes
+        left_ms = disk_full_in_ms(ring.series("disk_free"), ring.step_ms, reserved)
         return left_ms // 60_000 * 60_000 if left_ms is not None else None
 
     # -- streams ----------------------------------------------------------------------------

@@ -155,13 +155,13 @@ class Chooser:
         self._seeds = np.array([int.from_bytes(each, "little") for each in hashes], np.uint64)
 
     def choose(self, names: Sequence[bytes]) -> list[int]:
-        """Return the place of the server of each name."""
+        """Return the index of the server of each name."""
         if len(self._seeds) == 1:
             return [0] * len(names)
         hashes = np.frombuffer(b"".join(map(_hash, names)), np.dtype("<u8")).astype(np.uint64)
         best = np.argmax(_mixed(hashes[:, None] ^ self._seeds[None, :]), axis=1)
-        places: list[int] = best.tolist()
-        return places
+        indexes: list[int] = best.tolist()
+        return indexes
 
 
 def _hash(name: bytes) -> bytes:

@@ -232,7 +232,7 @@ def _twice(puts: DataFrame) -> list[tuple[Row, str]]:
         fn.lag(fn.concat_ws(" as item ", "of_queue", "item")).over(in_turn).alias("other"),
     )  # fmt: skip
     return [
-        (r, f"twice: item {r.item} was made of {r.origin}, of which one was made before: in "
+        (r, f"twice: item {r.item} was made of {r.origin}, and so was an earlier one, in "
             f"{r.other}")
         for r in _rows(first.where(fn.col("other").isNotNull()))
     ]  # fmt: skip

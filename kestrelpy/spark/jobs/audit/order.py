@@ -198,8 +198,8 @@ def _with_starts(
     together = rows.withColumn("start", fn.lit(0)).withColumn(
         "back_from_ms", fn.lit(None).cast("bigint")
     )
-    for marks in (starts, steps):
-        together = together.unionByName(marks, allowMissingColumns=True)
+    for moments in (starts, steps):
+        together = together.unionByName(moments, allowMissingColumns=True)
     so_far = (
         Window.partitionBy("jid")
         .orderBy("begin_lsn", fn.col("item").asc_nulls_first())
