@@ -1,10 +1,18 @@
 """Routes: how a handler is declared, what is checked before it is called, and /openapi.json."""
 
 from kestrelpy.http.routing.openapi import described
-from kestrelpy.http.routing.route import OfRequest, Parameter, ReadBy, Responses, Route, Router
+from kestrelpy.http.routing.route import (
+    OfRequest,
+    Parameter,
+    ReadBy,
+    Responses,
+    Route,
+    Router,
+    converted,
+)
 from kestrelpy.http.routing.sentences import allowed, meant, of_msgspec
 
 __all__ = [
-    "OfRequest", "Parameter", "ReadBy", "Responses", "Route", "Router", "allowed", "described",
-    "meant", "of_msgspec",
+    "OfRequest", "Parameter", "ReadBy", "Responses", "Route", "Router", "allowed", "converted",
+    "described", "meant", "of_msgspec",
 ]  # fmt: skip

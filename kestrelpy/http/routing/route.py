@@ -574,10 +574,15 @@ def _of_model(found: Any, model: type[msgspec.Struct], is_needed: bool) -> Any:
         if is_needed:
             raise HttpError(400, "the body is missing: this request needs one")
         return None
+    return converted(found, model)
+
+
+def converted(found: Any, kind: Any) -> Any:
+    """Return what a body says as this type; raise HttpError."""
     try:
-        return msgspec.convert(found, model)
+        return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
-        raise HttpError(400, of_msgspec(str(error), model, found)) from None
+        raise HttpError(400, of_msgspec(str(error), kind, found)) from None
 
 
 def _header(scope: Scope, wanted: bytes) -> str:

@@ -12,14 +12,13 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
 
-import msgspec
 from starlette.requests import Request
 
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import parameter
-from kestrelpy.http.routing import OfRequest, of_msgspec
+from kestrelpy.http.routing import OfRequest, converted
 from kestrelpy.http.values import parsed
 from kestrelpy.http.zaqar.projects import NAME, PROJECT_BYTES_MAX, prefix_of
 
@@ -144,11 +143,7 @@ def several(request: Request, name: str) -> tuple[str, ...]:
 
 def decoded(body: bytes, kind: type[Any] | Any) -> Any:
     """Return the body as this type; raise HttpError."""
-    found = parsed(body)
-    try:
-        return msgspec.convert(found, kind)
-    except msgspec.ValidationError as error:
-        raise HttpError(400, of_msgspec(str(error), kind, found)) from None
+    return converted(parsed(body), kind)
 
 
 def _check_accept(accept: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from heapq import nsmallest
 from re import compile as pattern
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -50,13 +50,12 @@ _PARSED_PER_SLICE: Final = 50
 _LOOKED_FOR_ENDS: Final = 100
 _WORDS: Final = frozenset({"marker", "limit", "detailed", "name", "with_count"})
 _PATTERN: Final = pattern(r"\^?([A-Za-z0-9_.*\-]{0,80})\$?")
-_RESOURCES: Final = frozenset({"messages", "subscriptions"})
 
 
 class Purge(msgspec.Struct, forbid_unknown_fields=True):
     """What is to be purged; absent: all."""
 
-    resource_types: list[str] | None = None
+    resource_types: list[Literal["messages", "subscriptions"]] | None = None
 
 
 # -- the listing ------------------------------------------------------------------------------
@@ -237,11 +236,7 @@ async def purge(ask: Ask) -> Response:
     """Remove all messages that are not claimed."""
     name, call = ask.name, ask.call
     given: Purge = ask.json(Purge) or Purge()
-    kinds = _RESOURCES if given.resource_types is None else given.resource_types
-    for each in kinds:
-        if each not in _RESOURCES:
-            raise HttpError(400, f"resource_types has {shown(each)}: messages and subscriptions")
-    if "messages" in kinds:
+    if given.resource_types is None or "messages" in given.resource_types:
         found = call.broker.queues.get(name)
         count = found.reader.ready.count + found.reader.delays.count if found is not None else 0
         rests = QueueAdmin(call.broker, call.host).flush(name, call.now_ms())
