@@ -38,7 +38,9 @@ _SYNC: Final = (
     f"{_MODELS}/test_sync_machine.py"
     "::test_an_answer_waits_for_what_it_says_and_a_power_cut_takes_nothing_of_that"
 )
-_IDS: Final = f"{_MODELS}/test_ids_machine.py::test_each_id_is_stored_once_and_a_mistake_is_told"
+_IDS: Final = (
+    f"{_MODELS}/test_ids_machine.py::test_each_id_is_stored_once_and_a_mistake_is_reported"
+)
 _AGES: Final = (
     f"{_MODELS}/test_ages_machine.py"
     "::test_children_come_by_a_mention_and_go_when_nobody_uses_them"

@@ -182,7 +182,7 @@ class FetchingMachine(EverythingMachine):
     @act(who=EVERYBODY)
     def hang_up(self, who: str) -> None:
         if who in self.play.stage.clients:
-            self.play.told.append(f"!{who}")
+            self.play.transcript.append(f"!{who}")
             self.play.stage.hang_up(who)
             self.town.hang_up(who)
             self.over = {(each, name) for each, name in self.over if each != who}
@@ -198,10 +198,10 @@ class FetchingMachine(EverythingMachine):
 
     @act(how=("restart", "kill", "cut_power",))
     def come_back(self, how: str) -> None:
-        by_token = [p for line in self.town.lines() for p in line.lent if p.holder == "token"]
+        by_token = [p for line in self.town.lines() for p in line.leased if p.holder == "token"]
         if any(place.item.expires_ms for place in by_token):
             return  # on disk alone then: that it has expired is known when it is read back
-        self.play.told.append(f"= {how.replace('_', ' ')}")
+        self.play.transcript.append(f"= {how.replace('_', ' ')}")
         getattr(self.play.stage, how)()
         self.play.restarted()
         self.over.clear()
@@ -211,7 +211,7 @@ class FetchingMachine(EverythingMachine):
 
     @act(thorough=(False, True))
     def keep_house(self, thorough: bool) -> None:
-        self.play.told.append("(tidied up)" if thorough else "(reclaimed)")
+        self.play.transcript.append("(tidied up)" if thorough else "(reclaimed)")
         self.play.keep_house(thorough)
         self.after(*["tidy"] * thorough)
 

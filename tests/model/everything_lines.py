@@ -1,4 +1,4 @@
-"""Queues, their readers and their items, as the spec has them: what is there, and what may be lent.
+"""Queues, their readers and items, as the spec has them: what is there, and what may be leased.
 
     Store: one log, ids, versions, what is retained
       └── lines ──▶ Line: its own line and each child's
@@ -63,15 +63,15 @@ class Item:
 
 @dataclass(eq=False)
 class Place:
-    """One item as one reader has it. `order` 0: it is delayed until `due_ms`."""
+    """One item as one reader has it. `rank` 0: it is delayed until `due_ms`."""
 
     item: Item
-    order: int
+    rank: int
     due_ms: int = 0
     attempts: int = 0
     held: bool = False  # it was given back for later, and is first for its key
     holder: str = ""  # a connection, or "token"
-    was_lent: bool = False
+    was_leased: bool = False
     token: int = 0
     until_ms: int | None = None
     died: int = 0
@@ -83,7 +83,7 @@ class Place:
 
     @property
     def is_delayed(self) -> bool:
-        return not (self.order or self.holder or self.died)
+        return not (self.rank or self.holder or self.died)
 
     @property
     def state(self) -> str:
@@ -104,14 +104,14 @@ class Line:
 
     @property
     def ready(self) -> list[Place]:
-        return sorted((p for p in self.places if p.state == "ready"), key=lambda p: p.order)
+        return sorted((p for p in self.places if p.state == "ready"), key=lambda p: p.rank)
 
     @property
     def delayed(self) -> list[Place]:
         return [p for p in self.places if p.is_delayed]
 
     @property
-    def lent(self) -> list[Place]:
+    def leased(self) -> list[Place]:
         return [p for p in self.places if p.holder]
 
     @property
@@ -127,7 +127,7 @@ class Line:
         return {",".join(sorted(parts) if self.rules.unordered else parts)}
 
     def possible(self) -> Iterator[Place]:
-        """Yield what may be lent, first things first, whatever limits say.
+        """Yield what may be leased, first things first, whatever limits say.
 
         A skipped item holds its place on all its values, so that nothing overtakes it.
         """
@@ -140,16 +140,16 @@ class Line:
             taken |= values
 
     def lendable(self) -> Place | None:
-        """Return what the next `open` is lent."""
+        """Return what the next `open` is leased."""
         most = self.rules.max_leased
-        if self.paused or (most is not None and len(self.lent) >= most):
+        if self.paused or (most is not None and len(self.leased) >= most):
             return None
         return next(self.possible(), None)
 
     def lendable_dead(self) -> Place | None:
-        """Return what the next `open` of the dead line is lent."""
+        """Return what the next `open` of dead letters is leased."""
         most = self.rules.max_leased
-        is_free = not self.paused and (most is None or len(self.lent) < most)
+        is_free = not self.paused and (most is None or len(self.leased) < most)
         return self.dead[0] if self.dead and is_free else None
 
     def has_room(self, size: int) -> bool:
@@ -206,7 +206,7 @@ class Store:
     scopes: dict[str, Scope] = field(default_factory=dict)
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)  # keys forgotten before `retain` changed
-    kept: list[Item] = field(default_factory=list)  # put for all readers, as it retains them
+    retained: list[Item] = field(default_factory=list)  # put for all readers, as it retains them
     newest: Item | None = None
     last: int = 0  # the newest number that was given
     unsure: int = 0  # up to there `retain` was another: what is done may be shown or not

@@ -98,7 +98,7 @@ class EverythingMachine(RuleBasedStateMachine):
                 wait.has_waited = True
                 continue
             self.town.waits.all.remove(wait)
-            self.play.told.append(f"  {wait.who}< {short(said)}")
+            self.play.transcript.append(f"  {wait.who}< {short(said)}")
             self._heard(wait, said)
 
     def _heard(self, wait: Wait, said: bytes) -> None:
@@ -119,7 +119,7 @@ class EverythingMachine(RuleBasedStateMachine):
 
     def held(self, who: str) -> tuple[Line, Place] | None:
         for line in self.town.lines():
-            for place in line.lent:
+            for place in line.leased:
                 if place.holder == who:
                     return line, place
         return None
@@ -194,7 +194,7 @@ class EverythingMachine(RuleBasedStateMachine):
             return said
         if confirms and said == b"STORED\r\n":
             self.town.confirm(*confirms)
-        holds = bool(line.ready or line.delayed or line.lent)
+        holds = bool(line.ready or line.delayed or line.leased)
         if named and store.is_duplicate(named, now_ms):
             wanted = b"STORED\r\n" if verb == "set" else b"NOT_STORED\r\n"
             self.after("id", *["scope"] * bool(named.scope))
@@ -304,6 +304,6 @@ class EverythingMachine(RuleBasedStateMachine):
                 self.met.example(self.seen)
                 self.met.words |= self.play.words
             else:
-                print("\n".join(self.play.told))
+                print("\n".join(self.play.transcript))
         finally:
             self.play.patch.undo()

@@ -1,8 +1,8 @@
 """What the spec says of queues, children, keys, leases, delays, dead letters, ids and versions.
 
 Written from the spec, not from the code. Times are wall clock. Where the spec leaves freedom the
-model says so with the word "may": `Town.owed` holds what has left one queue and shows up in another
-when that one is looked at.
+model says so with the word "may": `Town.transfers` holds the items that have left one queue and
+show up in another when that one is looked at.
 
 One rule: a method here changes only the model; what the server said is compared elsewhere.
 """
@@ -18,7 +18,7 @@ from tests.model.everything_waits import Waits
 
 
 @dataclass(eq=False)
-class Owed:
+class Transfer:
     """It has left a queue for another one."""
 
     target: str
@@ -35,7 +35,7 @@ class Town:
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self.stores: dict[str, Store] = {}
-        self.owed: list[Owed] = []
+        self.transfers: list[Transfer] = []
         self.over: list[tuple[str, str]] = []  # (connection, line) whose lease has ended
         self.beats: list[Beat] = []
         self.expired = 0
@@ -82,7 +82,7 @@ class Town:
             self._take(store, reader, item)
         if for_all:
             if store.own.rules.retain_ms:
-                store.kept.append(item)
+                store.retained.append(item)
                 item.may_be_gone |= not own_takes  # the spec does not say
             if id_:
                 store.remember(id_, item, self.now_ms)
@@ -124,20 +124,20 @@ class Town:
         if not line.may_take(size):
             return False
         while not line.has_room(size) and line.ready:
-            self._gone(line, line.ready[0], surely_kept=False)
+            self._gone(line, line.ready[0], surely_retained=False)
         return line.has_room(size)
 
-    def _gone(self, line: Line, place: Place, surely_kept: bool = True) -> None:
-        """This reader has it no more; as far as that is known it is kept as done."""
+    def _gone(self, line: Line, place: Place, surely_retained: bool = True) -> None:
+        """This reader has it no more; as far as that is known it is retained as done."""
         line.places.remove(place)
-        if not surely_kept:
+        if not surely_retained:
             place.item.may_be_gone = True
 
     # -- lending ----------------------------------------------------------------------------
 
     def lend(self, line: Line, place: Place, holder: str, lease_ms: int | None) -> None:
         """Lend it to a connection, or to whoever has the token."""
-        place.holder, place.was_lent = holder, True
+        place.holder, place.was_leased = holder, True
         lease_ms = lease_ms if lease_ms is not None else line.rules.lease_ms
         place.until_ms = None if lease_ms is None else self.now_ms + lease_ms
 
@@ -157,7 +157,7 @@ class Town:
             if delay_ms is None:
                 delay_ms = self._retry_delay(line.rules, place.attempts)
         if delay_ms:
-            place.order, place.due_ms, place.held = 0, self.now_ms + delay_ms, True
+            place.rank, place.due_ms, place.held = 0, self.now_ms + delay_ms, True
         self.sweep()
 
     def _retry_delay(self, rules: Rules, attempts: int) -> int:
@@ -165,38 +165,39 @@ class Town:
         return int(min(wait_ms, rules.retry_delay_max_ms))
 
     def _die(self, line: Line, place: Place) -> None:
-        place.died, place.order, place.held = next(self._deaths), 0, False
+        place.died, place.rank, place.held = next(self._deaths), 0, False
         if line.rules.dead_letter_to:
             self.leave(line, place, line.rules.dead_letter_to, False)
-            self.owed[-1].life_ms = line.rules.dead_letter_age_ms or 0
+            self.transfers[-1].life_ms = line.rules.dead_letter_age_ms or 0
 
     def leave(self, line: Line, place: Place, target: str, keeps_expiry: bool) -> None:
         """It goes to another queue."""
-        self._gone(line, place, surely_kept=False)
-        may_be_late = "+" in line.name and place.was_lent and not place.died
+        self._gone(line, place, surely_retained=False)
+        may_be_late = "+" in line.name and place.was_leased and not place.died
         keeps_expiry &= not place.ageless
-        self.owed.append(Owed(target, place.item, keeps_expiry, line.name, may_be_late))
+        self.transfers.append(Transfer(target, place.item, keeps_expiry, line.name, may_be_late))
 
-    def arrive(self, owed: Owed, stored_ms: int) -> None:
+    def arrive(self, transfer: Transfer, stored_ms: int) -> None:
         """It has come, then: a new arrival. What is moved keeps the rest of its expiry, and a dead
         letter may get another."""
-        self.owed.remove(owed)
-        expires_ms = owed.item.expires_ms if owed.keeps_expiry else 0
+        self.transfers.remove(transfer)
+        expires_ms = transfer.item.expires_ms if transfer.keeps_expiry else 0
         expires_ms = expires_ms if expires_ms > self.now_ms else 0
-        if owed.life_ms:
-            assert 0 <= self.now_ms - stored_ms < owed.life_ms, f"{owed} came at {stored_ms}"
-            expires_ms = stored_ms + owed.life_ms
-        self.put(owed.target, owed.item.body, expires_ms, key=owed.item.key)
+        if transfer.life_ms:
+            age_ms = self.now_ms - stored_ms
+            assert 0 <= age_ms < transfer.life_ms, f"{transfer} came at {stored_ms}"
+            expires_ms = stored_ms + transfer.life_ms
+        self.put(transfer.target, transfer.item.body, expires_ms, key=transfer.item.key)
 
     # -- ends of everything -----------------------------------------------------------------
 
     def flush(self, line: Line) -> None:
-        """What is ready or delayed goes; what is lent or dead stays."""
+        """What is ready or delayed goes; what is leased or dead stays."""
         for place in [*line.ready, *line.delayed]:
             self._gone(line, place)
 
     def up_to(self, line: Line, marker: int) -> None:
-        """Everything up to a marker is confirmed, lent too; delayed and dead stay."""
+        """Everything up to a marker is confirmed, leased too; delayed and dead stay."""
         for place in line.places[:]:
             if place.state in ("ready", "lent") and not place.died and place.item.marker <= marker:
                 if place.holder not in ("", "token"):
@@ -207,18 +208,18 @@ class Town:
         """It is available again, at the end of its own line."""
         place.died, place.attempts, place.ageless = 0, 0, True
         store = self.store(line.name)
-        store.last = place.order = next(store.numbers)
+        store.last = place.rank = next(store.numbers)
         self.sweep()
 
     def purge(self, line: Line, place: Place) -> None:
         """It is removed; whether it is retained then, the spec does not say."""
-        self._gone(line, place, surely_kept=False)
+        self._gone(line, place, surely_retained=False)
         self.sweep()
 
     def hang_up(self, who: str) -> None:
         self.waits.all = [wait for wait in self.waits.all if wait.who != who]
         for line in self.lines():
-            for place in [p for p in line.lent if p.holder == who]:
+            for place in [p for p in line.leased if p.holder == who]:
                 self.give_back(line, place, "abort")
 
     def restart(self, forgotten: str = "") -> None:
@@ -229,7 +230,7 @@ class Town:
         for beat in self.beats:
             beat.restart(beat.queue == forgotten)
         for line in self.lines():
-            for place in line.lent:
+            for place in line.leased:
                 if place.holder != "token":
                     place.holder, place.until_ms, place.token = "", None, 0
         self.over.clear()
@@ -266,7 +267,7 @@ class Town:
         dues = [FOREVER, *self.waits.next_ms(), *(beat.next_ms for beat in self.beats)]
         for line in self.lines():
             dues += [p.due_ms for p in line.delayed]
-            dues += [p.until_ms for p in line.lent if p.until_ms is not None]
+            dues += [p.until_ms for p in line.leased if p.until_ms is not None]
             waiting = [*line.ready, *line.delayed]
             dues += [p.expires_ms for p in waiting if p.expires_ms]
         return min(dues)
@@ -277,7 +278,7 @@ class Town:
                 p for line in store.lines.values() for p in line.delayed if p.due_ms <= self.now_ms
             ]
             for place in sorted(due, key=lambda p: (p.due_ms, p.item.number)):
-                if not place.order:
+                if not place.rank:
                     self._release(store, place)
 
     def _release(self, store: Store, place: Place) -> None:
@@ -290,15 +291,15 @@ class Town:
             places = [p for line in store.lines.values() for p in line.delayed]
             again = [p for p in places if p.item is item]
         for each in again:
-            each.order, each.due_ms = number, 0
+            each.rank, each.due_ms = number, 0
 
     def overtake(self, store: Store, item: Item) -> None:
         """What came in the moment in which this delay ended has come before it."""
         store.last = item.marker = next(store.numbers)
         for line in store.lines.values():
             for place in line.places:
-                if place.item is item and place.order:
-                    place.order = item.marker
+                if place.item is item and place.rank:
+                    place.rank = item.marker
 
     def retry(self, line: Line, place: Place) -> None:
         """A delayed item is available now."""
@@ -307,8 +308,8 @@ class Town:
 
     def _end_leases(self) -> None:
         for line in self.lines():
-            over = [p for p in line.lent if p.until_ms is not None and p.until_ms <= self.now_ms]
-            for place in sorted(over, key=lambda p: (p.until_ms, p.died or p.order)):
+            over = [p for p in line.leased if p.until_ms is not None and p.until_ms <= self.now_ms]
+            for place in sorted(over, key=lambda p: (p.until_ms, p.died or p.rank)):
                 if place.holder != "token":
                     self.over.append((place.holder, line.name))
                 self.give_back(line, place, "abort")
@@ -323,8 +324,8 @@ class Town:
                 if line.rules.expire_to:
                     self.leave(line, place, line.rules.expire_to, False)
                 else:
-                    self._gone(line, place, surely_kept=False)
+                    self._gone(line, place, surely_retained=False)
         for store in self.stores.values():
             retain_ms = store.own.rules.retain_ms
-            for item in store.kept:
+            for item in store.retained:
                 item.may_be_gone |= item.stored_ms + retain_ms <= self.now_ms

@@ -80,7 +80,7 @@ class OrderingMachine(WaitingMachine):
     def move(self, name: str, most: int) -> None:
         line = self.town.line(name)
         if line.rules.max_leased is not None or not self.town.store(name).exists:
-            return  # whether what is on its way counts as lent, the spec does not say
+            return  # whether what is on its way counts as leased, the spec does not say
         said = self.ask("op", f"move {name} next {most}")
         reach, left = list[Place](), Line(line.name, line.rules, line.places[:])
         while (place := next(left.possible(), None)) is not None:
@@ -98,7 +98,7 @@ class OrderingMachine(WaitingMachine):
         assert len({*moved}) == count, f"move {name}: {moved}"
         for place in moved:
             for other in reach:
-                if other not in moved and other.order < place.order and not place.held:
+                if other not in moved and other.rank < place.rank and not place.held:
                     shared = line.values(other.item.key) & line.values(place.item.key)
                     assert not shared, f"move {name}: {place.item} overtook {other.item}"
             self.town.leave(line, place, "next", True)
@@ -184,14 +184,14 @@ class OrderingMachine(WaitingMachine):
             return
         self.forget_child()
         self.play.look()
-        known = [i for i in store.kept if i.marker]
-        unsure = any(i.may_be_gone for i in store.kept)
+        known = [i for i in store.retained if i.marker]
+        unsure = any(i.may_be_gone for i in store.retained)
         if unsure or not known or any(not i.shown for i in known):
             return
         first = max(max(i.marker for i in known) - back, 0)
         line = self._mention_in_model()
         waiting = {p.item for each in store.lines.values() for p in each.places}
-        for item in sorted(store.kept, key=lambda i: i.marker):
+        for item in sorted(store.retained, key=lambda i: i.marker):
             if item.marker >= first or not item.marker:
                 if not item.marker and item not in waiting:
                     continue

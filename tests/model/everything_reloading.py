@@ -40,12 +40,12 @@ class ReloadingMachine(OrderingMachine):
         queues[JOBS] = queues.get(JOBS, {}) | of_keys
         beats = [self._changed(each, *beat) for each in self.town.beats if beat]
         blocks = {"beat": schedule_of(beats[0])} if beats else {}
-        play.told.append(f"= reload {queues} {blocks}")
+        play.transcript.append(f"= reload {queues} {blocks}")
         pending = self._pending()
         is_taken = play.stage.reload_with(queues, blocks, lambda: self._meanwhile(late))
         self._check_taken(is_taken, bool(of_keys))
         if not is_taken:
-            play.told.append("= that was refused")
+            play.transcript.append("= that was refused")
             self.after("refused")
             return
         changes = [*settings, *["keys"] * bool(of_keys), *["schedule"] * bool(blocks)]
@@ -110,7 +110,7 @@ class ReloadingMachine(OrderingMachine):
         is_pending = {
             "waiters": town.waits.all, "leases": any(place.holder for place in places),
             "delays": any(place.is_delayed for place in places),
-            "retained": store.own.rules.retain_ms and store.kept,
+            "retained": store.own.rules.retain_ms and store.retained,
             "runs": any(beat.may and beat.has_waited for beat in town.beats),
         }  # fmt: skip
         return [name for name, is_so in is_pending.items() if is_so]
@@ -143,7 +143,7 @@ class ReloadingMachine(OrderingMachine):
         """Key settings change only while the queue is empty; all of a reload is taken, or none."""
         lines = self.town.stores[JOBS].lines
         there = [place for line in lines.values() for place in line.places]
-        is_empty = not there and not any(owed.source in lines for owed in self.town.owed)
+        is_empty = not there and not any(t.source in lines for t in self.town.transfers)
         if not is_of_keys or is_empty:
             assert is_taken, "refused without a reason"
         elif not all(self.town.is_expired(place.item) for place in there):
@@ -156,6 +156,7 @@ class ReloadingMachine(OrderingMachine):
         now_ms = self.town.now_ms
         store.doubtful |= {k for k in store.versions if not store.version(k, now_ms)}
         there = {item for item in store.items() if item.for_all}
-        store.kept = [*store.kept, *sorted(there - {*store.kept}, key=lambda i: i.number)]
-        for item in store.kept:
+        more = sorted(there - {*store.retained}, key=lambda i: i.number)
+        store.retained = [*store.retained, *more]
+        for item in store.retained:
             item.may_be_gone = True

@@ -79,16 +79,16 @@ def differ(play: Play, how: str) -> bool:
     if how == "older" and damages and all(d.path.endswith(".chunk") for d in damages):
         return False  # KNOWN FLAW: a start removes forgotten ids that only this snapshot lists
     assert not damages, f"{how}: {damages}"
-    town, real, told, seen_last = play.town, play.stage, play.told, {**play.seen_last}
+    town, real, transcript, seen_last = play.town, play.stage, play.transcript, {**play.seen_last}
     listen, play.listen = play.listen, lambda: None
     heard, play.heard = play.heard, set()
-    play.told = [*told, f"(a copy, {how}:)"]
+    play.transcript = [*transcript, f"(a copy, {how}:)"]
     try:
         play.town = copy.deepcopy(town)
         free = {line.name: _free(play, line) for line in _there(play)}
         before = {line.name: _facts(play, real, line, free[line.name]) for line in _there(play)}
         play.restarted()
-        targets = {owed.target for owed in play.town.owed}
+        targets = {transfer.target for transfer in play.town.transfers}
         targets |= {beat.queue for beat in play.town.beats if beat.may}
         play.stage = twin
         twin.work()
@@ -97,7 +97,7 @@ def differ(play: Play, how: str) -> bool:
             if play.town.now_ms > town.now_ms:
                 break  # what moved took its time, and other things happened meanwhile
             if line.name.partition("+")[0] in targets:
-                continue  # an item that was lent has expired meanwhile, and has come there
+                continue  # an item that was leased has expired meanwhile, and has come there
             now, was = _facts(play, twin, line, free[line.name]), before[line.name]
             wrong = {k: (v, now.get(k)) for k, v in was.items() if now.get(k) != v}
             assert now == was, f"{how}: {line.name}: was, is: {wrong}, new: {now.keys() - was}"
@@ -106,7 +106,7 @@ def differ(play: Play, how: str) -> bool:
         for line in _there(play):
             if not any(beat.may for beat in play.town.beats):  # it comes when there is room
                 _drain(play, line)
-        play.told = [*told, f"(a copy said the same: {how})"]
+        play.transcript = [*transcript, f"(a copy said the same: {how})"]
     finally:
         play.town, play.stage, play.seen_last = town, real, seen_last
         play.listen, play.heard = listen, heard
@@ -119,8 +119,8 @@ def _there(play: Play) -> list[Line]:
 
 def _free(play: Play, line: Line) -> set[int]:
     """Return the ids and markers of items that a restart may change."""
-    items = [p.item for p in line.lent if p.holder != "token"]
-    items += [i for i in play.town.store(line.name).kept if i.may_be_gone]
+    items = [p.item for p in line.leased if p.holder != "token"]
+    items += [i for i in play.town.store(line.name).retained if i.may_be_gone]
     return {i.shown for i in items} | {i.number for i in items}
 
 
@@ -185,7 +185,7 @@ def _drain(play: Play, line: Line) -> None:
         play.town.lend(line, place, "drain", None)
         play.town.confirm(line, place)
     most = line.rules.max_leased
-    for place in line.dead if most is None or len(line.lent) < most else []:
+    for place in line.dead if most is None or len(line.leased) < most else []:
         said = play.ask("drain", f"get {line.name}/dead")
         assert said.endswith(b"\r\n" + place.item.body + b"\r\nEND\r\n"), (line.name, said)
         play.town.confirm(line, place)

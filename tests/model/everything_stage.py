@@ -133,7 +133,7 @@ class Play:
         self.of_keys: Settings = {}  # of `jobs` and its children
         self.heard: set[str] = set()  # what schedules did
         self.words: set[str] = set()  # the verbs that were sent
-        self.told: list[str] = []  # as in a transcript, for whoever has to find out
+        self.transcript: list[str] = []  # as in a transcript, for whoever has to find out
         self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
         self.stage = ServerHarness()
         self.town = Town(self.stage.unix_ms)
@@ -182,7 +182,7 @@ class Play:
         self.town.restart(JOBS if self.is_in_memory else "")
         if self.is_in_memory:
             lines = self.town.stores[JOBS].lines
-            self.town.owed = [owed for owed in self.town.owed if owed.source not in lines]
+            self.town.transfers = [t for t in self.town.transfers if t.source not in lines]
             self.make(JOBS)
             self.forget(JOBS)
 
@@ -211,7 +211,7 @@ class Play:
         said = self.stage.say(who, data)
         for _ in range(_WAITS_MAX):
             if said:
-                self.told.append(f"{who}> {short(data)}   {who}< {short(said)}")
+                self.transcript.append(f"{who}> {short(data)}   {who}< {short(said)}")
                 return said
             self._pass_time(1)
             said = self.stage.client(who).take()
@@ -220,7 +220,7 @@ class Play:
     def tell(self, who: str, line: str) -> None:
         """Ask, and do not listen yet."""
         self.words.add(line.partition(" ")[0])
-        self.told.append(f"{who}> {line}")
+        self.transcript.append(f"{who}> {line}")
         self.stage.send(who, line.encode() + b"\r\n")
 
     def pass_time(self, ms: int) -> None:
@@ -232,7 +232,7 @@ class Play:
             self.listen()
 
     def _pass_time(self, ms: int) -> None:
-        self.told.append(f"~ {ms}ms")
+        self.transcript.append(f"~ {ms}ms")
         self.stage.pass_time(ms)
         self.town.pass_time(ms)
         assert self.town.now_ms == self.stage.unix_ms
@@ -248,13 +248,13 @@ class Play:
             is_waited = self._hear_schedules()
             if before != [beat.may for beat in self.town.beats]:
                 waited_ms = 0
-            for target in {owed.target for owed in self.town.owed}:
+            for target in {transfer.target for transfer in self.town.transfers}:
                 self._collect(target)
-            for owed in self.town.owed[:]:
+            for transfer in self.town.transfers[:]:
                 # It came with what was left of its life, and that is over by now.
-                if owed.keeps_expiry and self.town.is_expired(owed.item):
-                    self.town.owed.remove(owed)
-            is_done = all(owed.may_be_late for owed in self.town.owed)
+                if transfer.keeps_expiry and self.town.is_expired(transfer.item):
+                    self.town.transfers.remove(transfer)
+            is_done = all(transfer.may_be_late for transfer in self.town.transfers)
             if is_done and not is_waited:
                 for beat in self.town.beats:
                     beat.rest(self.town.has_room_for(beat))
@@ -263,7 +263,8 @@ class Play:
             ms = min(50, max(self.town.next_due() - self.town.now_ms, 1)) if is_done else 1
             waited_ms = waited_ms + ms if is_waited else 0
             self._pass_time(ms)
-        raise AssertionError(f"never came: {[(o.target, o.item.body) for o in self.town.owed]}")
+        left = [(t.target, t.item.body) for t in self.town.transfers]
+        raise AssertionError(f"never came: {left}")
 
     def _hear_schedules(self) -> bool:
         """What schedules have put has come; True if one more has to."""
@@ -280,12 +281,12 @@ class Play:
                 is_waited = True
         return is_waited
 
-    def _order_behind(self, beat: Beat, number: int) -> None:
+    def _allow_either_first(self, beat: Beat, number: int) -> None:
         """Which of two comes first in one moment, a schedule's item or a delayed one, is free."""
         store = self.town.stores[beat.queue]
         for line in store.lines.values():
             for place in line.places:
-                if place.order and place.item.released_ms == self.town.now_ms:
+                if place.rank and place.item.released_ms == self.town.now_ms:
                     behind = self.seen_by_observer(line.name, self.stage, number)
                     if any(each.may_be(place.item) for each in behind):
                         self.town.overtake(store, place.item)
@@ -304,8 +305,8 @@ class Play:
             has_waited = beat.has_waited
             is_right = self.town.beat(beat, shown.stored_ms)
             assert is_right, f"{beat} has put {shown}: one too many, or it is full"
-            self.told.append(f"(put by schedule: {shown.number} into {beat.queue})")
-            self._order_behind(beat, shown.number)
+            self.transcript.append(f"(put by schedule: {shown.number} into {beat.queue})")
+            self._allow_either_first(beat, shown.number)
             self.heard |= {"scheduled", "late run"} if has_waited else {"scheduled"}
             newest = self.town.stores[beat.queue].newest
             assert newest is not None
@@ -314,7 +315,9 @@ class Play:
 
     def _collect(self, target: str) -> None:
         for shown in self.newcomers(target):
-            found = [o for o in self.town.owed if o.target == target and o.item.body == shown.body]
+            found = [
+                t for t in self.town.transfers if t.target == target and t.item.body == shown.body
+            ]
             assert found, f"{target} has {shown.body!r} from nowhere"
             self.town.arrive(found[0], shown.stored_ms)
             newest = self.town.stores[target].newest
@@ -350,7 +353,7 @@ class Play:
         """With `retain` by size, and nothing that is not done, hardly more than that is kept."""
         own, store = self.town.line(JOBS), self.town.store(JOBS)
         if own.rules.retain_bytes and store.exists and not store.items():
-            kept, most = self.kept_bytes(own, self.stage), own.rules.retain_bytes + _SLACK_BYTES
+            kept, most = self.retained_bytes(own, self.stage), own.rules.retain_bytes + _SLACK_BYTES
             assert kept <= most, f"{kept} bytes are kept, not {most}"
 
     # -- looking ----------------------------------------------------------------------------
@@ -367,14 +370,14 @@ class Play:
             there = {place.item for place in line.places}
             is_sure = not store.own.rules.retain_bytes
             found += [
-                (item, None, is_sure and not item.may_be_gone) for item in store.kept
+                (item, None, is_sure and not item.may_be_gone) for item in store.retained
                 if item not in there and item.marker and not town.is_expired(item)
             ]  # fmt: skip
         return sorted(found, key=lambda each: each[0].marker)
 
     def look(self) -> None:
         """Each line is as the model has it."""
-        self.told.append("(looked)")
+        self.transcript.append("(looked)")
         for line in self.town.lines():
             if self.town.store(line.name).exists:
                 self.look_at(line, self.stage)
@@ -431,11 +434,11 @@ class Play:
             item.body for item, place, _ in self.observed(line)
             if not place and not item.may_be_gone and item.shown > unsure and item.shown not in seen
         ]  # fmt: skip
-        kept = self.kept_bytes(line, stage)
+        kept = self.retained_bytes(line, stage)
         is_much = kept >= line.rules.retain_bytes - _SLACK_BYTES
         assert is_much or not gone, f"{line.name} keeps {kept} bytes, and not {gone}"
 
-    def kept_bytes(self, line: Line, stage: ServerHarness) -> int:
+    def retained_bytes(self, line: Line, stage: ServerHarness) -> int:
         said = stage.say("eye", b"stats markers").decode()
         kept = re.search(rf"STAT queue_{line.name}_kept_bytes (\d+)", said)
         assert kept is not None, said
@@ -458,7 +461,7 @@ class Play:
         said = self.stats(line.name, stage)
         expired = sum(self.town.is_expired(p.item) for p in line.delayed)
         counted = {
-            "items": len(line.ready), "leased": len(line.lent), "paused": int(line.paused),
+            "items": len(line.ready), "leased": len(line.leased), "paused": int(line.paused),
             "bytes": sum(len(p.item.body) for p in line.ready),
             "dead": sum(p.died > 0 for p in line.places),
             "waiters": len(self.town.waits.of(line.name)),
@@ -466,7 +469,7 @@ class Play:
         if self.row["memory"] == "tiny" or "+" in line.name:
             del counted["bytes"]  # a guess: docs/limits.md, counters
         found = {name: int(said[name]) for name in counted}
-        late = sum(owed.may_be_late and owed.source == line.name for owed in self.town.owed)
+        late = sum(t.may_be_late and t.source == line.name for t in self.town.transfers)
         if counted["items"] <= found["items"] <= counted["items"] + late:
             found["items"] = counted["items"]
         assert found == counted, f"{line.name}: {found}, not {counted}"

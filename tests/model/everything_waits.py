@@ -62,7 +62,7 @@ class Waits:
         for wait in self.of(line.name, "observe"):
             items = [place.item for place in line.places]
             if line is store.own and line.rules.retain_ms and not line.rules.retain_bytes:
-                items += [item for item in store.kept if not item.may_be_gone]
+                items += [item for item in store.retained if not item.may_be_gone]
             behind = [item for item in items if item.marker > wait.after]
             if behind:
                 self._answer(wait, min(behind, key=lambda item: item.marker))
@@ -91,7 +91,7 @@ class Waits:
         wait.is_done, wait.item = True, item
 
     def see(self, wait: Wait, line: Line) -> None:
-        """A peek may be shown what is there, whoever waits to be lent it."""
+        """A peek may be shown what is there, whoever waits to be leased it."""
         place = next(line.possible(), None)
         if place is not None and self.heard(wait) not in (b"", END):
             self._answer(wait, place.item)

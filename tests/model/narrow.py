@@ -41,7 +41,7 @@ class Narrow:
         self.random = Random(f"{type(self).__name__} {seed}")
         self.drawn = {name: self.random.choice(list(each)) for name, each in self.draws.items()}
         self.met: set[str] = set()
-        self.told: list[str] = [f"{self.drawn}"]
+        self.transcript: list[str] = [f"{self.drawn}"]
         self.count = 0
         self.stage = self.make_stage()
         self.begin()
@@ -82,7 +82,7 @@ class Narrow:
             self.stage.pass_time(1)  # it is read back first
             said = self.stage.client(who).take()
         assert said, f"no answer to {lines!r}"
-        self.told.append(f"{who}> {b' | '.join(lines)!r}  {who}< {said!r}")
+        self.transcript.append(f"{who}> {b' | '.join(lines)!r}  {who}< {said!r}")
         return said
 
     def set(self, who: str, key: str, body: bytes, more: str = "", verb: str = "set") -> bytes:
@@ -90,12 +90,12 @@ class Narrow:
 
     def come_back(self, how: str) -> None:
         """Restart, kill or cut_power."""
-        self.told.append(f"= {how}")
+        self.transcript.append(f"= {how}")
         getattr(self.stage, how)()
         self.stage.work()
 
     def pass_time(self, ms: int) -> None:
-        self.told.append(f"~ {ms}ms")
+        self.transcript.append(f"~ {ms}ms")
         self.stage.pass_time(ms)
 
 
@@ -115,8 +115,8 @@ def walk(machine: type[Narrow], seed: object, steps: int) -> Narrow:
             walker.check()
         walker.end()
     except Exception as error:
-        told = "\n".join(walker.told[:1] + walker.told[1:][-_TOLD_MAX:])
-        error.add_note(f"walk({machine.__name__}, {seed!r}, {steps}):\n{told}")
+        transcript = "\n".join(walker.transcript[:1] + walker.transcript[1:][-_TOLD_MAX:])
+        error.add_note(f"walk({machine.__name__}, {seed!r}, {steps}):\n{transcript}")
         raise
     finally:
         walker.close()

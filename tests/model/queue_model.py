@@ -1,10 +1,10 @@
 """What the spec says a queue does, without a thought of speed: a dict of items and plain sorting.
 
-Written from the spec, not from the code. An item is READY, DELAYED, LENT or DEAD (or dead and
-lent); its place is its number, or the one it took when it was released. Where the spec is silent it
-says so here: of leases found over in one tick the earlier deadline ends first, then the earlier
-place; of items due together the one that was put first. A delayed item ends at its expiry, if that
-comes first. A restart knows no expiry (`known`) until a body is read (`unread`).
+Written from the spec, not from the code. An item is READY, DELAYED, LEASED or DEAD (or dead
+and leased); its place is its number, or the one it took when it was released. Where the spec is
+silent it says so here: of leases found over in one tick the earlier deadline ends first, then the
+earlier place; of items due together the one that was put first. A delayed item ends at its expiry,
+if that comes first. A restart knows no expiry (`known`) until a body is read (`unread`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class QueueModel:
         return [t for t in self.unlent if not self.is_expired(t)]
 
     @property
-    def lent(self) -> list[Thing]:
+    def leased(self) -> list[Thing]:
         return [t for _, t in sorted(self.things.items()) if t.holder]
 
     @property
@@ -134,7 +134,7 @@ class QueueModel:
 
     @property
     def possible(self) -> list[Thing]:
-        """The first that may be lent, if there is one: a skipped item holds all its values."""
+        """The first that may be leased, if there is one: a skipped item holds all its values."""
         first = [t for t in self.things.values() if (t.holder or t.held) and not t.died]
         taken: set[str] = set().union(*(self.values(t) for t in first))
         for thing in self.ready:
@@ -146,7 +146,7 @@ class QueueModel:
     def next_due(self) -> int | None:
         """When something happens by itself."""
         due = [w.due_ms for w in self.waits]
-        due += [t.deadline_ms for t in self.lent if t.deadline_ms is not None]
+        due += [t.deadline_ms for t in self.leased if t.deadline_ms is not None]
         due += [
             t.expires_ms - self.offset_ms
             for t in self.unlent
@@ -221,7 +221,7 @@ class QueueModel:
     def add(self, body: bytes, expires_ms: int, delay: Delay | None = None) -> bool:
         self.exists = True
         self.sweep()
-        if self.ready or self.lent or self.delayed:
+        if self.ready or self.leased or self.delayed:
             return False
         return self.put(body, expires_ms, delay)
 
@@ -235,7 +235,7 @@ class QueueModel:
     def lend(self, who: str, dead: bool, by_token_ms: int = 0) -> Thing | None:
         line = self.dead if dead else self.possible
         limit = self.policy.max_leased
-        if self.paused or not line or (limit is not None and len(self.lent) >= limit):
+        if self.paused or not line or (limit is not None and len(self.leased) >= limit):
             return None
         thing = line[0]
         thing.holder, thing.known = "token" if by_token_ms else who, True
@@ -382,9 +382,9 @@ class QueueModel:
     def restart(
         self, things: dict[int, Thing], next_id: int, paused: bool, total: int
     ) -> None:
-        """What was lent by connection is back at its place; a restart counts no attempt.
+        """What was leased by connection is back at its place; a restart counts no attempt.
 
-        What was lent by token is so until its deadline by the running clock, at most its full
+        What was leased by token is so until its deadline by the running clock, at most its full
         length later; what is delayed follows its clock. The running clock goes on at the last beat,
         or where the wall is, if that is later.
         """
@@ -424,7 +424,7 @@ class QueueModel:
         for thing in sorted(due, key=lambda t: (self.due_of(t), t.id)):
             self.release(thing)
         over = [
-            t for t in self.lent if t.deadline_ms is not None and t.deadline_ms <= self.now_ms
+            t for t in self.leased if t.deadline_ms is not None and t.deadline_ms <= self.now_ms
         ]
         for thing in sorted(over, key=lambda t: (t.deadline_ms, t.died or t.place)):
             if not thing.by_token:

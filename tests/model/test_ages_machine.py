@@ -205,7 +205,7 @@ class AgesMachine(Narrow):
         if child is not None and not child.is_in_use and not child.items:
             self._look()
             if name in self.children:
-                self.told.append(f"{name} waits")
+                self.transcript.append(f"{name} waits")
                 self.stage.send(f"waits {name}", f"get {name}/t=1h\r\n".encode())
                 child.is_waited, child.begun_ms = True, self.now_ms
                 self._use(name)
@@ -246,7 +246,7 @@ class AgesMachine(Narrow):
                 self.stage.hang_up(who)
         if child.is_paused:
             assert self.ask("op", f"resume {name}".encode()) == b"OK\r\n"
-        self.told.append(f"{name} is left")
+        self.transcript.append(f"{name} is left")
         child.used_ms = self.now_ms
         # A use that goes on is seen when the server looks, four times in the age.
         quarter_ms = self.now_ms - self.age_ms // 4
@@ -281,7 +281,7 @@ class AgesMachine(Narrow):
         self._look()
         self.age, self.creates = self.pick([*AGES]), self.pick((True, False))
         self.reloaded_ms = self.now_ms
-        self.told.append(f"= reload {self.age} {self.creates}")
+        self.transcript.append(f"= reload {self.age} {self.creates}")
         settings = {"max_queue_age": self.age, "fanout_create": self.creates}
         assert self.stage.reload_with({"jobs": settings}, {})
         self.met.add("reloaded")

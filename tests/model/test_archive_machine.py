@@ -101,7 +101,7 @@ class ArchiveMachine(Narrow):
         assert self.log is not None
         work(self.log)
         gone = {n: each for n, each in before.items() if n not in self._journal()}
-        self.told.append(f"(tidied: {sorted(gone)} went)")
+        self.transcript.append(f"(tidied: {sorted(gone)} went)")
         if not gone:
             return
         come, here = {*self._archives()} - {*archives}, f"{self.archive}/"

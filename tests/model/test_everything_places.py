@@ -33,16 +33,16 @@ KINDS: dict[str, tuple[set[str], set[str], Elsewhere]] = {
 }  # fmt: skip
 
 
-def complaints(known: set[str], drawn: set[str], elsewhere: Elsewhere) -> list[str]:
+def complaints(known: set[str], drawn: set[str], other_tests: Elsewhere) -> list[str]:
     """One sentence for each that has no place, two, or none of its own."""
     found = [
         f"{each} is drawn by no machine. Instead: give it to a factor of everything_rows.py, or "
         "name the test that draws it in everything_places.py, with the reason"
-        for each in sorted(known - drawn - {*elsewhere})
+        for each in sorted(known - drawn - {*other_tests})
     ]
-    found += [f"{each} is drawn, and stands elsewhere" for each in sorted(drawn & {*elsewhere})]
-    found += [f"there is no {each}" for each in sorted((drawn | {*elsewhere}) - known)]
-    named = unknown(test for test, _ in elsewhere.values())
+    found += [f"{each} is drawn, and stands elsewhere" for each in sorted(drawn & {*other_tests})]
+    found += [f"there is no {each}" for each in sorted((drawn | {*other_tests}) - known)]
+    named = unknown(test for test, _ in other_tests.values())
     return found + [f"there is no test {each}" for each in named]
 
 
@@ -66,16 +66,16 @@ def test_each_change_is_met_by_its_machine(change: str) -> None:
 
 
 def test_what_has_no_place_is_named_with_what_to_do() -> None:
-    known, drawn, elsewhere = KINDS["setting of a queue"]
-    (found,) = complaints({*known, "max_moons"}, drawn, elsewhere)
+    known, drawn, other_tests = KINDS["setting of a queue"]
+    (found,) = complaints({*known, "max_moons"}, drawn, other_tests)
     assert found.startswith("max_moons is drawn by no machine. Instead: ")
-    (found,) = complaints(known, drawn - {"dead_letter_age"}, elsewhere)
+    (found,) = complaints(known, drawn - {"dead_letter_age"}, other_tests)
     assert found.startswith("dead_letter_age is drawn by no machine")
 
 
 def test_a_test_that_is_not_there_is_named() -> None:
-    known, drawn, elsewhere = KINDS["setting of a queue"]
-    gone = {**elsewhere, "sync_in_turn": ("tests/unit/test_cron.py::test_of_the_moon", "why not")}
+    known, drawn, other_tests = KINDS["setting of a queue"]
+    gone = {**other_tests, "sync_in_turn": ("tests/unit/test_cron.py::test_of_the_moon", "why not")}
     assert complaints(known, drawn, gone) == [
         "there is no test tests/unit/test_cron.py::test_of_the_moon"
     ]

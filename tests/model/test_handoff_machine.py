@@ -84,7 +84,7 @@ class HandoffMachine(RuleBasedStateMachine):
         self.waiting: dict[str, Asked] = {}
         self.seen: set[tuple[str, str]] = set()  # ids that a queue knows
         self.perhaps_seen: set[tuple[str, str]] = set()
-        self.lives = 0
+        self.starts = 0
         for queue in ("one", "one", "two", "three"):
             self.put(queue, "")
 
@@ -256,7 +256,7 @@ class HandoffMachine(RuleBasedStateMachine):
             self.town.hang_up(self._name(who))
 
     def _name(self, who: str) -> str:
-        return f"{who} {self.lives}"
+        return f"{who} {self.starts}"
 
     # -- the world --------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class HandoffMachine(RuleBasedStateMachine):
         self._forget()
 
     def _forget(self) -> None:
-        self.lives += 1
+        self.starts += 1
         self.held.clear()
         self.waiting.clear()
         self.look()

@@ -186,7 +186,7 @@ class IdsMachine(Narrow):
         self.limit = LIMITS[size]
         settings = {"dedupe": "same body" if self.same_body else "id", "max_item_size": size}
         assert self.stage.reload_with({"jobs": settings}, {})
-        self.told.append(f"= {settings}")
+        self.transcript.append(f"= {settings}")
         self.met.add("reloaded")
 
     def take(self) -> None:
@@ -227,5 +227,5 @@ class IdsMachine(Narrow):
 
 
 @pytest.mark.slow
-def test_each_id_is_stored_once_and_a_mistake_is_told() -> None:
+def test_each_id_is_stored_once_and_a_mistake_is_reported() -> None:
     measure(IdsMachine, walks=30, steps=60)

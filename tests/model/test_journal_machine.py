@@ -77,7 +77,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.stopped_at: tuple[int, int] | None = None
         self.stuck = False  # a segment could not be removed: those behind it stay until a restart
         self.job: SyncJob | None = None
-        self.order: PreallocationJob | None = None
+        self.preallocation: PreallocationJob | None = None
         self.writer: Writer = start(self.disk, SIZES)
 
     # -- doing ------------------------------------------------------------------------------
@@ -104,9 +104,9 @@ class JournalMachine(RuleBasedStateMachine):
             self.put(size)
         for nth in confirms:
             self.confirm(nth)
-        if then == "commit" and self.job is None and self.order is None:
+        if then == "commit" and self.job is None and self.preallocation is None:
             self.attempt(self.writer.commit)
-        elif then != "append" and self.order is None:
+        elif then != "append" and self.preallocation is None:
             self.attempt(self.writer.write)
 
     @rule(bodies=st.integers(1, 8), then=st.sampled_from(["write", "commit"]))
@@ -146,24 +146,26 @@ class JournalMachine(RuleBasedStateMachine):
 
         self.attempt(run)
 
-    @precondition(lambda self: self.order is None and self.writer.journal.wants_preallocation)
+    @precondition(
+        lambda self: self.preallocation is None and self.writer.journal.wants_preallocation
+    )
     @rule()
     def begin_preallocation(self) -> None:
-        self.order = self.writer.journal.begin_preallocation(TIME_MS)
+        self.preallocation = self.writer.journal.begin_preallocation(TIME_MS)
 
-    @precondition(lambda self: self.order is not None)
+    @precondition(lambda self: self.preallocation is not None)
     @rule()
     def preallocate(self) -> None:
-        order, self.order = self.order, None
-        assert order is not None
+        preallocation, self.preallocation = self.preallocation, None
+        assert preallocation is not None
 
         def run() -> None:
             try:
-                handle: Handle = order.prepare(self.disk)
+                handle: Handle = preallocation.prepare(self.disk)
             except OSError:
-                self.writer.journal.preallocation_failed(order)
+                self.writer.journal.preallocation_failed(preallocation)
             else:
-                self.writer.journal.finish_preallocation(order, handle)
+                self.writer.journal.finish_preallocation(preallocation, handle)
 
         self.attempt(run)
 
@@ -236,7 +238,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def restart(self, disk: MemoryDisk, written: int, seed: int, cuts: list[int]) -> None:
         """The next life on `disk`; with `cuts`, the power goes while it recovers, too."""
-        self.job = self.order = self.stopped_at = None
+        self.job = self.preallocation = self.stopped_at = None
         self.stuck = False
         promised = max(self.synced, written)
         for step in cuts:

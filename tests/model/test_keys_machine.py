@@ -6,7 +6,7 @@
     a field is no one value    refused in any case, as is a body that does not parse
     key= of the producer       wins, and its values are texts
 
-While an item is lent, those with the same key are skipped; on confirm, the oldest that has become
+While an item is leased, those with the same key are skipped; on confirm, the oldest that has become
 possible goes first. With `key_match = "any"` one shared value is enough, and a skipped item holds
 its place on all its values.
 
@@ -37,7 +37,7 @@ WHO = ("anna", "bert", "cleo")
 
 @dataclass(eq=False)
 class Item:
-    """One item; `holder`: who it is lent to."""
+    """One item; `holder`: who it is leased to."""
 
     body: bytes
     key: tuple[Value, ...]

@@ -89,30 +89,31 @@ class MemoryMachine(RuleBasedStateMachine):
             try:
                 if not has_failed():
                     self.everything_comes_in_the_same_order()
-                    for life in self.lives:
+                    for life in self.harnesses:
                         end_life(life)
             finally:
                 self.patch.undo()
-                for life in self.lives:
+                for life in self.harnesses:
                     life.background.forget()
 
     @property
-    def lives(self) -> tuple[DiskHarness, DiskHarness]:
+    def harnesses(self) -> tuple[DiskHarness, DiskHarness]:
         return self.endless, self.small
 
     @rule(
         sizes=st.lists(st.sampled_from([0, 10, 200, 1200]), min_size=1, max_size=6),
-        lives_ms=st.sampled_from([0, 0, 0, 20, 100]),
+        expires_in_ms=st.sampled_from([0, 0, 0, 20, 100]),
         later=LATER,
         key=KEY,
     )
-    def put(self, sizes: list[int], lives_ms: int, later: Delay | None, key: bytes) -> None:
+    def put(self, sizes: list[int], expires_in_ms: int, later: Delay | None, key: bytes) -> None:
         for size in sizes:
             self.serial += 1
             body = b"%d" % self.serial + b"." * size
-            expires_ms = self.small.unix_ms + lives_ms if lives_ms and self.expiring else 0
+            is_expiring = expires_in_ms and self.expiring
+            expires_ms = self.small.unix_ms + expires_in_ms if is_expiring else 0
             delay = later if not expires_ms else None
-            one, other = (life.put(body, expires_ms, delay, key) for life in self.lives)
+            one, other = (life.put(body, expires_ms, delay, key) for life in self.harnesses)
             assert one == other
             if one:
                 self.puts[self.endless.jobs.last_number] = len(body), expires_ms, key
@@ -126,7 +127,7 @@ class MemoryMachine(RuleBasedStateMachine):
     def open(self, who: str, dead: bool, count: int, lease_ms: int) -> None:
         by_token_ms = 0 if dead else lease_ms
         for _ in range(count):
-            one, other = (life.open(who, dead, by_token_ms) for life in self.lives)
+            one, other = (life.open(who, dead, by_token_ms) for life in self.harnesses)
             assert (one is None) == (other is None), (one, other)
             if one is not None and other is not None:
                 for attribute in (
@@ -135,7 +136,7 @@ class MemoryMachine(RuleBasedStateMachine):
                     assert getattr(one.item, attribute) == getattr(other.item, attribute)
                 assert one.attempts == other.attempts
                 self.held.append((one, other))
-                for life, lease in zip(self.lives, (one, other), strict=True):
+                for life, lease in zip(self.harnesses, (one, other), strict=True):
                     life.reader.ready_line.said(lease)
 
     @rule(dead=st.booleans())
@@ -151,7 +152,8 @@ class MemoryMachine(RuleBasedStateMachine):
         for nth in nths:
             if not self.held:
                 return
-            for life, lease in zip(self.lives, self.held.pop(nth % len(self.held)), strict=True):
+            held = self.held.pop(nth % len(self.held))
+            for life, lease in zip(self.harnesses, held, strict=True):
                 if how == "close":
                     life.reader.confirm(lease, life.now_ms)
                 elif how == "bury":
@@ -164,39 +166,41 @@ class MemoryMachine(RuleBasedStateMachine):
     def renew(self, nths: list[int], lease_ms: int) -> None:
         for nth in nths:
             if self.held:
-                for life, lease in zip(self.lives, self.held[nth % len(self.held)], strict=True):
+                for life, lease in zip(
+                    self.harnesses, self.held[nth % len(self.held)], strict=True
+                ):
                     life.reader.renew(lease, lease_ms, life.now_ms)
 
     @rule(who=WHO)
     def hang_up(self, who: str) -> None:
-        for life in self.lives:
+        for life in self.harnesses:
             life.broker.hang_up(life.who(who), life.now_ms)
         self.forget_ended()
 
     @rule(ms=st.sampled_from([1, 20, 60]))
     def pass_time(self, ms: int) -> None:
-        for life in self.lives:
+        for life in self.harnesses:
             life.pass_time(ms)
         self.forget_ended()
 
     @rule()
     def flush(self) -> None:
         if self.serial % 3 == 0:
-            for life in self.lives:
+            for life in self.harnesses:
                 life.jobs.flush(life.now_ms)
 
     @rule(body=st.binary(max_size=3))
     def add(self, body: bytes) -> None:
-        parked = any(life.reader.ready.blocked for life in self.lives)
+        parked = any(life.reader.ready.blocked for life in self.harnesses)
         if not parked and self.endless.peek() is None and self.small.peek() is None:
-            one, other = (life.add(body) for life in self.lives)
+            one, other = (life.add(body) for life in self.harnesses)
             assert (one > 0) == (other > 0)
             if one > 0:
                 self.puts[self.endless.jobs.last_number] = len(body), 0, b""
 
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
-        for life in self.lives:
+        for life in self.harnesses:
             Admin(life.jobs).pause(paused, life.now_ms)
 
     @rule(nths=st.lists(NTH, min_size=1, max_size=4), dead=st.sampled_from([False, False, True]))
@@ -207,7 +211,7 @@ class MemoryMachine(RuleBasedStateMachine):
             ids = [*reader.dead.deaths] if dead else [*reader.live]
             id_ = ids[nth % len(ids)] if ids else 1
             if dead:
-                one, other = (Admin(life.jobs).purge(id_, life.now_ms) for life in self.lives)
+                one, other = (Admin(life.jobs).purge(id_, life.now_ms) for life in self.harnesses)
                 assert (one is None) == (other is None)
             elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.unix_ms:
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
@@ -226,7 +230,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        for life in self.lives:
+        for life in self.harnesses:
             life.commit()
 
     @rule(nths=st.lists(NTH, max_size=5))
@@ -237,30 +241,30 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule()
     def do_all(self) -> None:
-        for life in self.lives:
+        for life in self.harnesses:
             life.commit()
             life.do_all()
 
     @rule(power=st.booleans(), seed=NTH)
     def end_of_a_process(self, power: bool, seed: int) -> None:
-        for life in self.lives:
+        for life in self.harnesses:
             life.commit()
-        lent = [one for one, _ in self.held if one.by_token]
-        for life in self.lives:
+        leased = [one for one, _ in self.held if one.by_token]
+        for life in self.harnesses:
             life.cut_power(seed) if power else life.kill()
             assert not life.damages
-            found = [life.reader.leases.by_token(lease.token) for lease in lent]
+            found = [life.reader.leases.by_token(lease.token) for lease in leased]
             assert [lease.item.id for lease in life.reader.leases if lease.by_token] == [
-                lease.item.id for lease in sorted(lent, key=by_deadline)
+                lease.item.id for lease in sorted(leased, key=by_deadline)
             ]
-            for lease, again in zip(lent, found, strict=True):
+            for lease, again in zip(leased, found, strict=True):
                 assert again is not None
                 assert (again.item.id, again.attempts) == (lease.item.id, lease.attempts)
                 assert again.item.size == len(lease.item.body) or not lease.item.is_whole
                 assert again.deadline_ms == lease.deadline_ms
         self.held = list(
-            zip(*([life.reader.leases.by_token(lease.token) for lease in lent]
-            for life in self.lives), strict=True)
+            zip(*([life.reader.leases.by_token(lease.token) for lease in leased]
+            for life in self.harnesses), strict=True)
         )  # fmt: skip
 
     def forget_ended(self) -> None:
@@ -273,7 +277,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.end([0] * len(self.held), "close", None)
         self.pass_time(1000)
         assert self.endless.take_all() == self.small.take_all()
-        for life in self.lives:
+        for life in self.harnesses:
             ready = life.reader.ready
             assert (ready.count, ready.bytes, ready.resident_bytes) == (0, 0, 0)
             assert not life.damages
@@ -281,7 +285,7 @@ class MemoryMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_counted_is_there(self) -> None:
         if hasattr(self, "small"):
-            for life in self.lives:
+            for life in self.harnesses:
                 check(life.reader)
 
 
@@ -316,7 +320,7 @@ def check(reader: Subscription) -> None:
     assert sum(i.size for i in whole.values()) == reader.key_gate.whole_bytes
     assert ready.disk_refs.count == len(disk_refs)
     apart = set(reader.out_of_order)
-    assert disk_refs <= apart <= there | delayed, "what stands apart is neither lent nor dead"
+    assert disk_refs <= apart <= there | delayed, "what stands apart is neither leased nor dead"
     assert ready.beyond == len(beyond)
     assert (ready.frontier < 1 << 62) == bool(beyond)
     assert set(reader.watch.watched) <= {i.id for i in items} | set(whole) | {

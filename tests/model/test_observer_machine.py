@@ -86,12 +86,12 @@ class ObserverMachine(RuleBasedStateMachine):
 
     # -- the model --------------------------------------------------------------------------
 
-    def is_kept(self, thing: Thing) -> bool:
+    def is_readable(self, thing: Thing) -> bool:
         expired = 0 < thing.expires_ms <= self.stage.unix_ms
         return bool(thing.holder) or thing.is_dead or not expired
 
-    def kept(self) -> dict[int, Thing]:
-        self.things = {m: t for m, t in self.things.items() if self.is_kept(t)}
+    def readable(self) -> dict[int, Thing]:
+        self.things = {m: t for m, t in self.things.items() if self.is_readable(t)}
         return dict(self.things)
 
     def held_by(self, who: str) -> int:
@@ -105,7 +105,7 @@ class ObserverMachine(RuleBasedStateMachine):
             thing.is_dead = thing.attempts >= MAX_ATTEMPTS
 
     def say(self, who: str, line: bytes) -> bytes:
-        self.before = self.kept()
+        self.before = self.readable()
         return self.stage.say(who, line)
 
     # -- what others do ---------------------------------------------------------------------
@@ -155,7 +155,7 @@ class ObserverMachine(RuleBasedStateMachine):
 
     @rule(who=WHO)
     def hang_up(self, who: str) -> None:
-        self.before = self.kept()
+        self.before = self.readable()
         marker = self.held_by(who)
         if who in self.stage.clients:
             self.stage.hang_up(who)
@@ -169,13 +169,13 @@ class ObserverMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([10, 600, 2000]))
     def pass_time(self, ms: int) -> None:
-        self.before = self.kept()
+        self.before = self.readable()
         self.stage.pass_time(ms)
 
     @precondition(lambda self: self.durable)
     @rule(how=st.sampled_from(["restart", "kill", "cut_power"]))
     def come_back(self, how: str) -> None:
-        self.before = self.kept()
+        self.before = self.readable()
         self.stage.reads = True
         self.stage.work()
         self.observers_are_right()
@@ -188,7 +188,7 @@ class ObserverMachine(RuleBasedStateMachine):
 
     @rule()
     def reclaim(self) -> None:
-        self.before = self.kept()
+        self.before = self.readable()
         for queue in self.stage.broker.queues.values():
             if isinstance(queue.log, JournalLog):
                 for path in queue.log.store.take_dead():
@@ -196,7 +196,7 @@ class ObserverMachine(RuleBasedStateMachine):
 
     @rule()
     def let_reads_come(self) -> None:
-        self.before = self.kept()
+        self.before = self.readable()
         self.stage.reads = True
         self.stage.work()
         self.observers_are_right()
@@ -222,7 +222,7 @@ class ObserverMachine(RuleBasedStateMachine):
         eye.key = b"jobs/peek/after=%d" % eye.after
         eye.key += (b"/n=%d" % most if most else b"") + (b"/full" if full else b"")
         eye.key += b"/t=2s" if waits else b""
-        self.before = self.kept()
+        self.before = self.readable()
         self.stage.reads = at_once
         self.stage.send(who, b"gets " + eye.key + b"\r\n")
         if at_once:
@@ -238,7 +238,7 @@ class ObserverMachine(RuleBasedStateMachine):
 
     def _judge(self, eye: Eye, said: bytes, exactly: bool) -> None:
         """What it was told, if it was, by what was kept before what just happened, and after."""
-        after = self.kept()
+        after = self.readable()
         surely = {m for m in self.before.keys() & after.keys() if m > eye.after}
         if not said:
             assert eye.waits or not self.stage.reads, "it is answered"
@@ -272,7 +272,7 @@ class ObserverMachine(RuleBasedStateMachine):
         said = self.stage.say("prod", b"stats markers").decode()
         stats = dict(re.findall(r"STAT queue_jobs_(\w+) (\d+)", said))
         assert int(stats["marker_latest"]) == self.last
-        assert int(stats["marker_earliest"]) <= min(self.kept(), default=self.last + 1)
+        assert int(stats["marker_earliest"]) <= min(self.readable(), default=self.last + 1)
 
     def teardown(self) -> None:
         if hasattr(self, "patch"):
@@ -284,7 +284,7 @@ class ObserverMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_an_observer_sees_each_kept_item_once_in_order() -> None:
+def test_an_observer_sees_each_readable_item_once_by_marker() -> None:
     run(ObserverMachine, 300)
 
 

@@ -96,23 +96,23 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         sizes=st.lists(st.integers(0, 4), min_size=1, max_size=4),
-        lives_ms=st.sampled_from([0, 0, 0, 10, 50, 200, -10]),
+        expires_in_ms=st.sampled_from([0, 0, 0, 10, 50, 200, -10]),
         only_if_empty=st.sampled_from([False, False, True]),
         later=LATER,
         key=KEY,
     )
     def put(
-        self, sizes: list[int], lives_ms: int, only_if_empty: bool,
+        self, sizes: list[int], expires_in_ms: int, only_if_empty: bool,
         later: tuple[int, bool] | None, key: str,
     ) -> None:  # fmt: skip
         for size in sizes:
             self.serial += 1
             body = b"%d%s" % (self.serial, b"." * size)
-            expires_ms = self.q.unix_ms + lives_ms if lives_ms else 0
+            expires_ms = self.q.unix_ms + expires_in_ms if expires_in_ms else 0
             delay = self.delay(later)
             if self.model.refuses(expires_ms, delay):
                 self.model.exists = True
-                if not only_if_empty or not (self.model.ready or self.model.lent):
+                if not only_if_empty or not (self.model.ready or self.model.leased):
                     self.be_refused(body, expires_ms, delay)
             elif only_if_empty:
                 stored = self.q.add(body, expires_ms, delay)
@@ -179,7 +179,7 @@ class QueueMachine(RuleBasedStateMachine):
         if want is Want.PEEK and self.model.peek(dead) is not None:
             self.peek(dead)
         elif want is not Want.PEEK and self.model.open(who, dead, by_token_ms) is not None:
-            thing = next(t for t in self.model.lent if t.id not in self.leases)
+            thing = next(t for t in self.model.leased if t.id not in self.leases)
             lease = self.q.may_open(who, dead, by_token_ms)
             assert lease is not None
             self.granted(lease, thing)
@@ -191,7 +191,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.waits.append(Wait(self.serial, want, who, dead, due_ms, by_token_ms))
 
     def granted(self, lease: Lease, thing: Thing) -> None:
-        assert lease.item.id == thing.id not in self.leases, "lent to one holder at a time"
+        assert lease.item.id == thing.id not in self.leases, "leased to one holder at a time"
         assert lease.attempts == thing.attempts
         assert lease.token not in self.tokens, "no token is issued twice"
         assert lease.token < self.q.reader.tokens_below, "reserved before it is issued"
@@ -200,7 +200,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- ending a delivery ------------------------------------------------------------------
 
-    @precondition(lambda self: self.model.lent)
+    @precondition(lambda self: self.model.leased)
     @rule(
         nths=st.lists(NTH, min_size=1, max_size=3),
         how=st.sampled_from(["close", "abort", "abort", "defer", "why"]),
@@ -208,12 +208,12 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def end(self, nths: list[int], how: str, later: tuple[int, bool] | None) -> None:
         for nth in nths:
-            if self.model.lent:
+            if self.model.leased:
                 self.end_one(nth, how, self.delay(later))
                 self.compare_answers()
 
     def end_one(self, nth: int, how: str, delay: Delay | None) -> None:
-        thing = self.model.lent[nth % len(self.model.lent)]
+        thing = self.model.leased[nth % len(self.model.leased)]
         self.end_lease(self.leases.pop(thing.id), thing, how, delay)
 
     def end_lease(
@@ -249,10 +249,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.end_lease(self.leases.pop(item), thing, how)
             self.compare_answers()
 
-    @precondition(lambda self: self.model.lent)
+    @precondition(lambda self: self.model.leased)
     @rule(nth=NTH, lease_ms=LONG_MS)
     def touch(self, nth: int, lease_ms: int) -> None:
-        thing = self.model.lent[nth % len(self.model.lent)]
+        thing = self.model.leased[nth % len(self.model.leased)]
         self.q.touch(self.leases[thing.id], lease_ms)
         self.model.renew(thing, lease_ms)
 
@@ -417,10 +417,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_queue_is_as_the_spec_says(self) -> None:
-        self.who_waits_is_answered_in_order()
+        self.waiters_are_answered_first_come_first_served()
         self.nothing_is_lost_and_nothing_invented()
-        self.no_two_are_lent_for_one_key()
-        self.each_item_is_lent_to_its_holder_until_its_deadline()
+        self.no_two_are_leased_for_one_key()
+        self.each_item_is_leased_to_its_holder_until_its_deadline()
         self.attempts_are_exact_and_forgotten_with_their_item()
         self.counters_are_exact()
         self.what_is_due_is_asked_for_in_time()
@@ -451,7 +451,7 @@ class QueueMachine(RuleBasedStateMachine):
             if lease is not None and waiter.want is Want.OPEN and lease in lease.holder.leases:
                 self.granted(lease, self.model.things[lease.item.id])
 
-    def who_waits_is_answered_in_order(self) -> None:
+    def waiters_are_answered_first_come_first_served(self) -> None:
         self.compare_answers()
         assert set(self.waiters) == {w.number for w in self.model.waits}
 
@@ -482,23 +482,23 @@ class QueueMachine(RuleBasedStateMachine):
         assert deaths == {t.id: (t.attempts, t.reason) for t in model.things.values() if t.died}
         assert self.q.queue.next_number == model.next_id
         counted = self.q.queue.checkpoint().live_items
-        assert counted == len(stands) + len(model.lent) + len(model.dead + model.delayed)
+        assert counted == len(stands) + len(model.leased) + len(model.dead + model.delayed)
 
-    def no_two_are_lent_for_one_key(self) -> None:
-        values = [v for t in self.model.lent if not t.died for v in self.model.values(t)]
+    def no_two_are_leased_for_one_key(self) -> None:
+        values = [v for t in self.model.leased if not t.died for v in self.model.values(t)]
         assert len(values) == len(set(values))
 
-    def each_item_is_lent_to_its_holder_until_its_deadline(self) -> None:
+    def each_item_is_leased_to_its_holder_until_its_deadline(self) -> None:
         if self.model.exists:
             found = {
                 lease.item.id: (lease.holder.name, lease.deadline_ms)
                 for lease in self.q.reader.leases
             }
-            assert found == {t.id: (t.holder, t.deadline_ms) for t in self.model.lent}
+            assert found == {t.id: (t.holder, t.deadline_ms) for t in self.model.leased}
             assert set(found) == set(self.leases)
         held = {name: len(holder.leases) for name, holder in self.q.holders.items()}
         assert held == {
-            name: sum(t.holder == name for t in self.model.lent) for name in self.q.holders
+            name: sum(t.holder == name for t in self.model.leased) for name in self.q.holders
         }
         for name, holder in self.q.holders.items():
             assert len(holder.overdue) == self.model.overdue[name]

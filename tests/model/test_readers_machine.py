@@ -80,7 +80,7 @@ class Line:
         return sorted(found, key=lambda thing: thing.place)
 
     @property
-    def lent(self) -> Thing | None:
+    def leased(self) -> Thing | None:
         return next((t for t in self.things.values() if t.is_leased), None)
 
     @property
@@ -95,7 +95,7 @@ class World:
     """The queue: its own line, and its children's in the order in which they were named."""
 
     lines: dict[str, Line] = field(default_factory=lambda: {PARENT: Line()})
-    kept: dict[int, Thing] | None = None  # put for all and retained, as it was when it came
+    retained: dict[int, Thing] | None = None  # put for all and retained, as it was when it came
     last: int = 0
     now_ms: int = 0
 
@@ -105,8 +105,8 @@ class World:
         place = 0 if delay_ms else self.last
         for name in names:
             self.lines[name].things[self.last] = Thing(self.last, body, place, place, due_ms)
-        if self.kept is not None and PARENT in names:
-            self.kept[self.last] = Thing(self.last, body, place, place)
+        if self.retained is not None and PARENT in names:
+            self.retained[self.last] = Thing(self.last, body, place, place)
 
     def pass_time(self, ms: int) -> None:
         """What is due is released: for the first time in all lines at once, else in its own."""
@@ -134,8 +134,8 @@ class World:
         if not thing.marker:
             found = [line.things.get(thing.id) for line in self.lines.values()]
             again = [t for t in found if t is not None and not t.marker]
-        if self.kept is not None and thing.id in self.kept and not thing.marker:
-            again.append(self.kept[thing.id])
+        if self.retained is not None and thing.id in self.retained and not thing.marker:
+            again.append(self.retained[thing.id])
         for each in again:
             each.place = self.last
             each.marker = each.marker or self.last
@@ -149,8 +149,8 @@ class World:
     def seen(self, name: str) -> list[tuple[int, bytes, bytes, int]]:
         """What an observer of it is shown; of what is done the attempts are forgotten."""
         seen, there = self.lines[name].seen, self.lines[name].things
-        if name == PARENT and self.kept is not None:
-            done = [t for t in self.kept.values() if t.marker and t.id not in there]
+        if name == PARENT and self.retained is not None:
+            done = [t for t in self.retained.values() if t.marker and t.id not in there]
             seen += [(t.marker, t.body, b"done", 0) for t in done]
         return sorted(seen)
 
@@ -159,9 +159,9 @@ class World:
         are retained."""
         line = Line()
         found = [t for line in self.lines.values() for t in line.things.values()]
-        if self.kept is not None:
-            found = [t for t in found if t.id in self.kept and not t.marker]
-            found += [t for t in self.kept.values() if t.marker]
+        if self.retained is not None:
+            found = [t for t in found if t.id in self.retained and not t.marker]
+            found += [t for t in self.retained.values() if t.marker]
         for thing in found:
             if thing.marker >= first or not thing.marker:
                 line.things[thing.id] = Thing(
@@ -183,7 +183,7 @@ class ReadersMachine(RuleBasedStateMachine):
         self.looks_each = each
         self.steps = 0
         self.stage.set_queue(max_memory=memory, retain="forever" if retains else "none")
-        self.world = World(now_ms=self.stage.now_ms, kept={} if retains else None)
+        self.world = World(now_ms=self.stage.now_ms, retained={} if retains else None)
         self.count = 0
         self.stage.say("p", b"set orders 0 0 5", b"first")
         self.world.put(b"first", [PARENT], 0)
@@ -221,7 +221,7 @@ class ReadersMachine(RuleBasedStateMachine):
     def mention(self, name: str) -> None:
         line = self._line(name)
         said = self._say("p", b"get %b/peek" % name.encode())
-        if line.lent is None:
+        if line.leased is None:
             assert (said == b"END\r\n") == (not line.ready), said
 
     @rule(name=CHILD, back=st.integers(0, 8))
@@ -235,7 +235,7 @@ class ReadersMachine(RuleBasedStateMachine):
     @rule(name=READER)
     def open(self, name: str) -> None:
         line = self._line(name)
-        if line.lent is not None:
+        if line.leased is not None:
             return
         said = self._say(name, b"get %b/open" % name.encode())
         if not line.ready:
@@ -248,32 +248,32 @@ class ReadersMachine(RuleBasedStateMachine):
     @rule(name=READER)
     def close(self, name: str) -> None:
         line = self.world.lines.get(name, Line())
-        lent = line.lent
-        if lent is not None:
+        leased = line.leased
+        if leased is not None:
             assert self._say(name, b"get %b/close" % name.encode()) == b"END\r\n"
-            del line.things[lent.id]
+            del line.things[leased.id]
 
     @rule(name=READER, how=st.sampled_from(["abort", "defer", "abort/dead", "defer/delay=700ms"]))
     def give_back(self, name: str, how: str) -> None:
         line = self.world.lines.get(name, Line())
-        lent = line.lent
-        if lent is None:
+        leased = line.leased
+        if leased is None:
             return
         assert self._say(name, b"get %b/%b" % (name.encode(), how.encode())) == b"END\r\n"
-        lent.is_leased = False
-        lent.attempts += "abort" in how
-        lent.is_dead = "dead" in how
+        leased.is_leased = False
+        leased.attempts += "abort" in how
+        leased.is_dead = "dead" in how
         if "delay" in how:
-            lent.place, lent.due_ms = 0, self.world.now_ms + 700
+            leased.place, leased.due_ms = 0, self.world.now_ms + 700
 
     @rule(name=READER)
     def hang_up(self, name: str) -> None:
         line = self.world.lines.get(name, Line())
-        lent = line.lent
-        if lent is not None:
+        leased = line.leased
+        if leased is not None:
             self.stage.hang_up(name.replace("+", "-"))
-            lent.is_leased = False
-            lent.attempts += 1
+            leased.is_leased = False
+            leased.attempts += 1
 
     @rule(name=READER)
     def flush(self, name: str) -> None:
@@ -291,12 +291,12 @@ class ReadersMachine(RuleBasedStateMachine):
         line = self._line(name)
         request = b"delete %b/upto=%d" % (name.encode(), marker)
         assert self._say("p", request) == b"DELETED\r\n"
-        lent = line.lent
+        leased = line.leased
         line.things = {
             i: t for i, t in line.things.items()
             if t.is_dead or t.state == b"delayed" or t.marker > marker
         }  # fmt: skip
-        if lent is not None and lent.id not in line.things:
+        if leased is not None and leased.id not in line.things:
             said = self._say(name, b"get %b/close" % name.encode())
             assert said.startswith(b"CLIENT_ERROR lease expired"), said
 
@@ -325,7 +325,7 @@ class ReadersMachine(RuleBasedStateMachine):
         self.stage.hold_syncs()
         for _ in range(count):
             self._say("q", b"set orders 0 0 4", b"lost")
-        if name in self.world.lines and self.world.lines[name].lent is None:
+        if name in self.world.lines and self.world.lines[name].leased is None:
             self._say("z", b"get %b" % name.encode())
         for client in self.stage.clients.values():
             client.take()
@@ -366,11 +366,11 @@ class ReadersMachine(RuleBasedStateMachine):
     def every_segment_counts_what_somebody_needs(self) -> None:
         queue = self.stage.queue(PARENT)
         assert isinstance(queue.log, JournalLog)
-        kept = queue.needed_now()
+        retained = queue.needed_now()
         needed = {t.id for line in self.world.lines.values() for t in line.things.values()}
-        assert set(kept) == needed
+        assert set(retained) == needed
         for segment in queue.log.journal.segments:
-            there = kept.count_between(segment.item_first, segment.item_last)
+            there = retained.count_between(segment.item_first, segment.item_last)
             assert segment.live == (there if segment.item_first else 0), segment
 
     def _seen_by_observer(self, name: str) -> list[tuple[int, bytes, bytes, int]]:

@@ -263,7 +263,7 @@ class RetainMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_what_is_retained_is_seen_once_in_order() -> None:
+def test_what_is_retained_is_seen_once_by_marker() -> None:
     run(RetainMachine, 300)
 
 

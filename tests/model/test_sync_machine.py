@@ -122,7 +122,7 @@ class SyncMachine(Narrow):
         who = f"p{self.people}"
         self.stage.send(who, b"\r\n".join([line, *[body] * (body is not None), b""]))
         said = self.stage.client(who).take()
-        self.told.append(f"{who}> {line!r} {body!r}  {who}< {said!r}")
+        self.transcript.append(f"{who}> {line!r} {body!r}  {who}< {said!r}")
         return who, said
 
     def _expect(self, who: str, said: bytes, wanted: bytes, record: int, needs: int) -> None:
@@ -227,7 +227,7 @@ class SyncMachine(Narrow):
         line = b"get jobs/" + verb
         self.stage.send(item.holder, line + b"\r\n")
         said = self.stage.client(item.holder).take()
-        self.told.append(f"{item.holder}> {line!r}  < {said!r}")
+        self.transcript.append(f"{item.holder}> {line!r}  < {said!r}")
         self._ended(item, item.holder, said, verb, b"END\r\n")
 
     def end_by_token(self) -> None:
@@ -278,7 +278,7 @@ class SyncMachine(Narrow):
 
     def hold(self) -> None:
         self.held = self.pick(("syncs", "syncs", "writes"))
-        self.told.append(f"= hold {self.held}")
+        self.transcript.append(f"= hold {self.held}")
         self.stage.go()
         self.held, held = "", self.held
         self._reach()
@@ -288,7 +288,7 @@ class SyncMachine(Narrow):
 
     def go(self) -> None:
         self.held = ""
-        self.told.append("= go")
+        self.transcript.append("= go")
         self.stage.go()
         self._reach()
 
@@ -297,7 +297,7 @@ class SyncMachine(Narrow):
             return
         self.sync = self.pick(("always", "never", "2s"))
         self.confirms = self.pick(("written", "synced"))
-        self.told.append(f"= reload {self.sync} {self.confirms}")
+        self.transcript.append(f"= reload {self.sync} {self.confirms}")
         self.stage.set_queue(sync=self.sync, confirms=self.confirms)
         self.met.add("reloaded")
 
@@ -314,7 +314,7 @@ class SyncMachine(Narrow):
         sure = max((n + 1 for n in range(len(self.records)) if self._level(n) >= least), default=0)
         for client in self.stage.clients.values():
             client.take()
-        self.told.append(f"= {how}, {sure} of {len(self.records)} are sure")
+        self.transcript.append(f"= {how}, {sure} of {len(self.records)} are sure")
         if how == "kill":
             self.stage.kill()
         else:

@@ -182,18 +182,18 @@ class SchedulesMachine(Narrow):
             self.wanted[beat.queue, beat.body] += len(which)
             beat.done_s = which[-1]
 
-    def _catch_up(self, beat: Beat, missed: list[int]) -> None:
+    def _catch_up(self, beat: Beat, overdue: list[int]) -> None:
         most = MOST[beat.catch_up]
-        which = missed[-most:] if most else []
+        which = overdue[-most:] if most else []
         self._put(beat, which)
-        self.met.update(["caught up"] * bool(which) + ["passed over"] * (len(which) < len(missed)))
+        self.met.update(["caught up"] * bool(which) + ["passed over"] * (len(which) < len(overdue)))
 
     def _come_back(self, anew: Beat | None = None) -> None:
         """A start: what the journals know goes on from the last time that was put."""
         assert isinstance(self.stage, Downtime)
         self.stage.down_s = self.pick((0, 1, 100, 3000, 50_000))
         self.come_back(self.pick(("restart", "kill", "cut_power")))
-        self._keep_near()
+        self._return_to_known_days()
         for beat in self.beats.values():
             beat.looked_s = self.unix_s
             if beat is anew:
@@ -228,12 +228,12 @@ class SchedulesMachine(Narrow):
         self._come_back()
 
     def _leap(self, seconds: int) -> None:
-        self.told.append(f"~ {seconds}s")
+        self.transcript.append(f"~ {seconds}s")
         self.stage.now_ms += seconds * 1000
-        self._keep_near()
+        self._return_to_known_days()
         self.stage.work()
 
-    def _keep_near(self) -> None:
+    def _return_to_known_days(self) -> None:
         """A walk that leaves the days whose times are known goes back to their begin."""
         assert self.unix_s < self.begins_s + DAYS * 86_400, "the walk is too long"
 
@@ -246,11 +246,11 @@ class SchedulesMachine(Narrow):
         self.met.add("clock forward")
 
     def _step_clock(self, seconds: int) -> None:
-        self.told.append(f"= the clock is set by {seconds}s")
+        self.transcript.append(f"= the clock is set by {seconds}s")
         broker = self.stage.broker
         broker.step_clock(broker.clock.offset_ms + seconds * 1000)
         self.stage.first_ms -= seconds * 1000  # also over a start
-        self._keep_near()
+        self._return_to_known_days()
         self.stage.pass_time(1000)  # it looks within a second
         self._look()
 
@@ -283,7 +283,7 @@ class SchedulesMachine(Narrow):
         elif what == "zone":
             zones = self.draws["timezone"]
             changed.timezone = self.pick([each for each in zones if each != beat.timezone])
-        self.told.append(f"= another {what}: {changed}")
+        self.transcript.append(f"= another {what}: {changed}")
         return changed, what
 
     def leave_out(self) -> None:
