@@ -3,7 +3,7 @@
     token ──▶ `named`: the lease of that queue, or None: confirmed, expired or never issued
     lease ──▶ `confirm`, `renew` ──▶ `Rests`
 
-One rule: the end of a lease is told when its record is written, or synced if the queue's policy
+One rule: the end of a lease is answered when its record is written, or synced if the queue's policy
 says so (`confirms`).
 """
 
@@ -68,7 +68,7 @@ class LeaseEnd:
     ) -> Rests:
         """End the lease in place of its holder: its item is available again, or a dead letter.
 
-        The holder is told what it would be told if the lease had expired.
+        The holder gets the answer that it would get if the lease had expired.
         """
         if not lease.by_token:
             lease.holder.overdue.append(queue.reader)

@@ -1,4 +1,4 @@
-"""When the queue has to look at lazy children so that their items expire in time.
+"""The looks of a queue at its lazy children, so that their items expire in time.
 
     put for all, expires at 9 ──▶ due 9 ──▶ round: a few children in each tick catch up and read
     child with a `max_age` ─────▶ due: put + max_age        back; items in memory are watched
@@ -21,9 +21,9 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.timers import NEVER_MS
 
-# Children that one tick looks at; the next tick goes on with the others.
+# One tick looks at this many children; the next tick goes on with the others.
 LOOKS_MAX: Final = 16
-# Children with work to do in one tick: each takes some 20 µs, and a step of its items more.
+# One tick works for this many children: each takes some 20 µs, and a step of its items more.
 RUNG_MAX: Final = 64
 # The least time from the beginning of one round to the next.
 LOOK_MS: Final = 1000

@@ -3,7 +3,8 @@
     queue ──▶ its parts ──▶ queue      a cycle of references: only the collector would free it
     queue ──▶ empty parts              its own parts go at once, and the queue with its last user
 
-The server collects seldom, so whatever it makes and drops for each request must go by itself.
+The server collects seldom, so the objects that each request makes and drops must be freed without
+the collector.
 
 One rule: code that still has a queue that is gone finds no item in it, and changes nothing.
 """

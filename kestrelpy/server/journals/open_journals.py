@@ -101,15 +101,15 @@ class OpenJournals:
 
     def wrote(self, target: JournalLog, unix_ms: int) -> None:
         """Note that a turn has written this journal."""
-        journal, holding = target.journal, self._open
+        journal, opened = target.journal, self._open
         error = journal.shortage
         if error is None or target.failure is not None:
             if target in self._stalled:
                 self._end(target)
             active = journal.active
             if active is not None and active.handle is not None:
-                holding.pop(target, None)
-                holding[target] = None
+                opened.pop(target, None)
+                opened[target] = None
             return
         self._stalled.add(target)
         target.stall(

@@ -164,7 +164,7 @@ class Syncs:
 
     def _sync_all(self) -> None:
         """Sync until there is nothing more to sync."""
-        told = clock.elapsed()
+        reported = clock.elapsed()
         while self._todo:
             try:
                 sync = self._todo.popleft()
@@ -172,12 +172,12 @@ class Syncs:
                 return
             sync.run()
             self._results.append(sync)
-            if self._todo and clock.elapsed() - told >= TELL_SECONDS:
-                told = clock.elapsed()
+            if self._todo and clock.elapsed() - reported >= TELL_SECONDS:
+                reported = clock.elapsed()
                 self._tell()
 
     def _tell(self) -> None:
-        """Have the loop take the results, unless it is told already."""
+        """Have the loop take the results, unless it is notified already."""
         if self._is_notified:
             return
         self._is_notified = True
@@ -189,7 +189,7 @@ class Syncs:
     # -- on the loop ------------------------------------------------------------------------
 
     def _take_results(self) -> None:
-        self._is_notified = False  # first: a result that comes from here on is told again
+        self._is_notified = False  # first: a result that comes from here on is reported again
         ended: list[Sync] = []
         while self._results:
             sync = self._results.popleft()
