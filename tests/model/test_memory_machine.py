@@ -88,7 +88,7 @@ class MemoryMachine(RuleBasedStateMachine):
         if hasattr(self, "patch"):
             try:
                 if not has_failed():
-                    self.everything_comes_in_the_same_order()
+                    self.everything_comes_in_the_same_sequence()
                     for life in self.harnesses:
                         end_life(life)
             finally:
@@ -271,7 +271,7 @@ class MemoryMachine(RuleBasedStateMachine):
         self.held = [pair for pair in self.held if pair[0] in pair[0].holder.leases]
         assert all(other in other.holder.leases for _, other in self.held)
 
-    def everything_comes_in_the_same_order(self) -> None:
+    def everything_comes_in_the_same_sequence(self) -> None:
         self.pause(False)
         self.forget_ended()
         self.end([0] * len(self.held), "close", None)

@@ -160,14 +160,14 @@ class Drain:
             return Reply("NONE")
         return request.reply
 
-    def resume(self, book: Book) -> None:
+    def end_pause(self, book: Book) -> None:
         if self.ask(Request("resume", book.name)).word not in ("OK", "NOT_FOUND"):
             self.checker.complain(f"{book.name} cannot be resumed")
 
     def _drain_together(self, books: list[Book]) -> None:
         timeline, checker = self.world.timeline, self.checker
         for book in books:
-            self.resume(book)
+            self.end_pause(book)
         stored = [t for book in books for t in book.things.values() if t.stored_us]
         sure = [t for t in stored if not t.doubt]
         began_us = quiet_us = timeline.us
@@ -197,7 +197,7 @@ class Drain:
         return thing.may_be_expired(self.world.timeline.us) and not goes
 
     def _drain(self, book: Book) -> None:
-        self.resume(book)
+        self.end_pause(book)
         sure = [t for t in book.things.values() if t.stored_us and not t.doubt]
         began_us = self.world.timeline.us
         stats = self.ask(Request("stats", book.name)).stats

@@ -161,11 +161,11 @@ class Wire(asyncio.Transport):
             self._on_the_way -= size
             if self._paused and self._on_the_way == 0 and not (self.is_closed or self._closing):
                 self._paused = False
-                self._loop.outside(self._resume)
+                self._loop.outside(self._let_write)
 
         loop.timeline.after(self._random.choice(_TRIP_US), read)
 
-    def _resume(self) -> None:
+    def _let_write(self) -> None:
         if not self.is_closed:
             self._protocol.resume_writing()
 

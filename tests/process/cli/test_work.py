@@ -229,7 +229,9 @@ def test_sigterm_lets_the_running_command_finish(
     assert counts(daemon, "stopped")["canceled_transactions"] == 0
 
 
-def test_sigterm_ends_an_idle_worker_at_once(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_sigterm_ends_a_worker_without_an_item_at_once(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
     daemon.client().set("idle", b"x")
     process = kestrelpy.start("work", "idle", "--wait", "10m", "--jobs", "2", "--", "cat")
     eventually(lambda: counts(daemon, "idle")["waiters"] == 2)

@@ -46,7 +46,7 @@ def memcache(daemon: DaemonProcess, context: ssl.SSLContext) -> Client:
     )
 
 
-def test_both_ports_speak_tls_and_nothing_else(tmp_path: Path) -> None:
+def test_both_ports_answer_tls_and_nothing_else(tmp_path: Path) -> None:
     certificate(tmp_path, "one")
     context = trusting(tmp_path, "one")
     config = settings(tmp_path, "one")

@@ -222,7 +222,7 @@ def test_a_queue_with_much_to_do_does_not_hold_up_the_others() -> None:
     assert other.ready.count == 1
 
 
-def test_nothing_is_due_in_an_idle_server() -> None:
+def test_nothing_is_due_in_a_server_at_rest() -> None:
     q = make_queue(lease_ms=1000)
     q.put(b"1")
     q.close(q.open())

@@ -55,7 +55,7 @@ def connected(
     return WireConnection(("a", 1), NOBODY, 2.0, 30.0), sock
 
 
-def test_answers_come_one_by_one_in_the_order_of_the_requests(
+def test_answers_come_one_by_one_as_they_were_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chunks = (b"STORED\r\nVALUE q 0 1\r\nx\r\nEND\r\nEN", b"D\r\n")

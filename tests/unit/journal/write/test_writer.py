@@ -69,7 +69,7 @@ def test_nothing_is_written_before_there_is_a_segment_and_the_journal_says_so() 
     assert not writer.journal.can_write
 
 
-def test_an_idle_journal_wants_no_segment() -> None:
+def test_a_journal_without_records_wants_no_segment() -> None:
     assert not writer_on(MemoryDisk()).journal.wants_preallocation
 
 
