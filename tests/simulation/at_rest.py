@@ -47,7 +47,7 @@ class Rest:
             drain.wire = world.connect()
         assert drain.wire is not None
         for book in books:
-            drain.resume(book)
+            drain.end_pause(book)
         quiet_us = world.timeline.us
         while world.timeline.us < quiet_us + _QUIET_US and not world.checker.violations:
             for book in books:
