@@ -14,6 +14,7 @@ from kestrelpy.server.directory import (
     read_server_id,
 )
 from kestrelpy.server.exposure import Unservable, refuse_unservable
+from kestrelpy.server.restart import recover
 from kestrelpy.server.supervisor import Supervisor
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "new_id",
     "note_backup",
     "read_server_id",
+    "recover",
     "refuse_unservable",
 ]  # fmt: skip

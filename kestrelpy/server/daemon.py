@@ -42,11 +42,9 @@ from kestrelpy.server.connections import (
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import (
     DirectoryWatch,
-    RecoveredDirectory,
     last_backup_ms,
     member_of,
     name_what_is_open,
-    why_not_opened,
 )
 from kestrelpy.server.exposure import (
     Exposed,
@@ -65,6 +63,7 @@ from kestrelpy.server.reloading import (
     left_out,
     refuse_at_start,
 )
+from kestrelpy.server.restart import RecoveredDirectory, recover, why_not_opened
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
 
 if TYPE_CHECKING:
@@ -250,9 +249,9 @@ class Daemon:
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
             unix_ms = now_ms + self.broker.clock.offset_ms
-            recover = wrap(self.directory.recover)
+            fill = wrap(recover)
             found, sync_ms = await both(
-                lambda: recover(self.broker, self._parts.dirty, now_ms, unix_ms),
+                lambda: fill(self.directory, self.broker, self._parts.dirty, now_ms, unix_ms),
                 wrap(self.directory.measure_sync),
                 at_once=self.membership.is_fleet,  # several commits; recovery needs none
             )

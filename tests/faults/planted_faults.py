@@ -795,8 +795,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a token file is damaged and nobody hears of it",
         "kestrelpy/server/directory/data_directory.py",
-        "        found.notes += [each for each in damaged if each]\n",
-        "",
+        "        return [each for each in damaged if each]\n",
+        "        return []\n",
         ("tests/unit/server/directory/test_server_id.py",),
     ),
     Fault(
@@ -808,8 +808,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a generation comes twice over a restart",
-        "kestrelpy/server/directory/data_directory.py",
-        "max(broker.generation_deleted, self.tokens.generation)\n",
+        "kestrelpy/server/restart/recovery.py",
+        "max(broker.generation_deleted, directory.tokens.generation)\n",
         "broker.generation_deleted\n",
         ("tests/unit/server/directory/test_token_file.py",),
     ),
@@ -1152,9 +1152,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "damage: lost puts count as unreadable only where a snapshot knows them",
-        "kestrelpy/server/directory/data_directory.py",
-        "        reader.know_unreadable(lost.get(reader.number, IdSet()))\n",
-        "        reader.know_unreadable(IdSet())\n",
+        "kestrelpy/server/restart/adoption.py",
+        "            reader.know_unreadable(lost.get(reader.number, IdSet()))\n",
+        "            reader.know_unreadable(IdSet())\n",
         ("tests/unit/server/journals/test_lost_puts.py", *TESTS_OF_DAMAGE),
     ),
     Fault(

@@ -28,6 +28,7 @@ from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.restart import recover
 from tests.support import server_harness
 from tests.support.memory_disk import MemoryDisk
 from tests.support.server_harness import ServerHarness
@@ -226,7 +227,7 @@ def is_named_at_once(disk: MemoryDisk, now_ms: int) -> bool:
     try:
         directory.lock()
         broker.server_id = directory.server_id.encode()
-        seen = directory.recover(broker, [], now_ms, now_ms + wall.offset_ms)
+        seen = recover(directory, broker, [], now_ms, now_ms + wall.offset_ms)
     except JournalError as error:
         assert "data/" in str(error), "it says where"
         return True

@@ -318,7 +318,6 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.directory.data_directory.DataDirectory": {
         "path server_id _damaged_id": NAME,
         "_tombstones": INSIDE,
-        "_bytes_to_check": "what a start may read: less with each start",
     },
     "server.commit_delay.CommitDelay": {
         "_has_input _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
@@ -492,7 +491,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
         journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.OutOfOrder
         core.replay.replay.Replay core.replay.subscription_replay.ReplayLine
-        core.replay.subscription_replay.PutSizes server.directory.data_directory.RecoveredDirectory
+        core.replay.subscription_replay.PutSizes server.restart.adoption.RecoveredDirectory
+        server.restart.adoption.Adoption server.restart.recovery._Folder
+        server.restart.recovery._Recovery server.restart.replayed.Replayed
         server.directory.word_file.Copies journal.__main__._OneLine
     """,
 }

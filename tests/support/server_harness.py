@@ -39,6 +39,7 @@ from kestrelpy.protocol.wire import wire_named
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import Reload, put_in_force
+from kestrelpy.server.restart import recover
 from kestrelpy.server.schedules import Schedules, sooner
 from tests.support.journals import check_times
 from tests.support.memory_disk import Fate, MemoryDisk
@@ -270,7 +271,9 @@ class ServerHarness:
         self.started_ms = self.now_ms
         self.server_id = self.directory.server_id
         self.broker.server_id = self.server_id.encode()
-        self.found = self.directory.recover(self.broker, self.dirty, self.now_ms, self.unix_ms)
+        self.found = recover(
+            self.directory, self.broker, self.dirty, self.now_ms, self.unix_ms
+        )
         self.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
         self.schedules.put_in_force(self.config, self.now_ms)

@@ -24,7 +24,7 @@ from journal.store import QueueCopy, Sizes
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.core import Broker, ClockOffset, Log, MemoryLog, Policy, Queue, on_disk
 from kestrelpy.kestrel import KestrelItem, add_record
-from kestrelpy.server import DataDirectory
+from kestrelpy.server import DataDirectory, recover
 
 _READ_ITEMS: Final = 1000
 _WRITE_BYTES: Final = 4 << 20
@@ -81,7 +81,7 @@ def take_out(
     directory.lock()
     try:
         broker = Broker(lambda name, declared: Policy(), _no_log, ClockOffset(0), 1 << 32)
-        found = directory.recover(broker, [], unix_ms, unix_ms)
+        found = recover(directory, broker, [], unix_ms, unix_ms)
         missing = set(queues) - {os.fsdecode(name) for name in broker.queues}
         if missing:
             raise CommandError(f"{data_dir}: no queue {', '.join(sorted(missing))} here")

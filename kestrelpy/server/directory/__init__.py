@@ -1,11 +1,7 @@
 """The data directory: its lock, its folders, and the small files next to them."""
 
 from kestrelpy.server.directory.beat import Heart
-from kestrelpy.server.directory.data_directory import (
-    DataDirectory,
-    RecoveredDirectory,
-    why_not_opened,
-)
+from kestrelpy.server.directory.data_directory import REMOVED_SUFFIX, DataDirectory
 from kestrelpy.server.directory.joining import directory_of, member_of
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
@@ -15,10 +11,10 @@ from kestrelpy.server.directory.watch import DirectoryWatch
 
 __all__ = [
     "NAME",
+    "REMOVED_SUFFIX",
     "DataDirectory",
     "DirectoryWatch",
     "Heart",
-    "RecoveredDirectory",
     "Removed",
     "directory_of",
     "last_backup_ms",
@@ -28,5 +24,4 @@ __all__ = [
     "new_id",
     "note_backup",
     "read_server_id",
-    "why_not_opened",
 ]

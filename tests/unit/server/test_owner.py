@@ -82,7 +82,7 @@ async def test_an_owner_that_is_fenced_while_it_recovers_becomes_a_standby(
         engine.commit(claim, [])
         raise OSError(5, "another process has claimed the slice", directory.path)
 
-    monkeypatch.setattr(DataDirectory, "recover", recover)
+    monkeypatch.setattr(daemon_module, "recover", recover)
     server.daemon = daemon_module.Daemon(server._load(), server._load, server.lines.append)
 
     await asyncio.wait_for(server.daemon.run(), SECONDS)

@@ -18,6 +18,7 @@ from journal.tools.repair import repair_of
 from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.restart import recover
 from tests.golden.build import GOLDEN, NEWEST
 from tests.golden.layout import TIME_MS
 from tests.golden.once import ACCOUNT
@@ -275,7 +276,7 @@ def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> Non
     town = TransferHarness()
     directory = DataDirectory(Disk(), str(tmp_path / "data"), Sizes())
 
-    found = directory.recover(town.broker, [], town.now_ms, TIME_MS + 10)
+    found = recover(directory, town.broker, [], town.now_ms, TIME_MS + 10)
 
     queue = town.broker.queues[b"once"]
     assert found.damages == []

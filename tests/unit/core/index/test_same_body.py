@@ -17,6 +17,7 @@ from journal.sets import ID
 from journal.write.segment_file import Sizes
 from kestrelpy.core import DUPLICATE, REUSED
 from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.restart import recover
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS
 from tests.golden.once import ACCOUNT
@@ -153,9 +154,8 @@ def test_a_hand_off_under_a_used_id_confirms_nothing() -> None:
 def test_ids_of_older_journals_count_as_they_did(tmp_path: Path, version: str) -> None:
     shutil.copytree(GOLDEN / version / "once.1", tmp_path / "data" / "once.1")
     town = TransferHarness()
-    found = DataDirectory(Disk(), str(tmp_path / "data"), Sizes()).recover(
-        town.broker, [], town.now_ms, TIME_MS + 10
-    )
+    directory = DataDirectory(Disk(), str(tmp_path / "data"), Sizes())
+    found = recover(directory, town.broker, [], town.now_ms, TIME_MS + 10)
     queue, unix_ms = town.broker.queues[b"once"], TIME_MS + 10
     ids, last = queue.dedupe.ids, queue.dedupe.versions.last(ACCOUNT).item
     assert found.damages == []

@@ -342,7 +342,7 @@ def unchecked(life: DiskHarness) -> DiskHarness:
     life.broker.mention(b"jobs+audit", life.now_ms, 1)
     life.commit()
     life.do_all()
-    with patch("kestrelpy.server.directory.data_directory._CHECKED_FIRST_BYTES", 0):
+    with patch("kestrelpy.server.restart.adoption._CHECKED_FIRST_BYTES", 0):
         life.kill()
     assert len(life.found.unchecked) == 1
     return life

@@ -1,0 +1,162 @@
+"""Recovery of a whole data directory: generations, leftovers, what a restart shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from journal.files import Files
+from journal.format.segment import FILE_HEADER_BYTES, VERSION
+from kestrelpy.core import Queue
+from kestrelpy.server.daemon import StartError
+from kestrelpy.server.restart import recovery
+from kestrelpy.server.restart.replayed import Replayed
+from tests.support.running import running
+
+
+@pytest.fixture(autouse=True)
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, str]]:
+    """The folders that were replayed, each with the clock of its broker: no start replays one
+    twice."""
+    done = list[tuple[object, str]]()
+
+    class Once(Replayed):
+        def __init__(self, files: Files, path: str, queue: Queue) -> None:
+            assert (queue.clock, path) not in done, f"{path} is replayed again"
+            done.append((queue.clock, path))
+            super().__init__(files, path, queue)
+
+    monkeypatch.setattr(recovery, "Replayed", Once)
+    return done
+
+
+async def test_items_flags_sequence_and_attempts_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        for body in (b"a", b"b", b"c"):
+            assert await peer.ask(b"set Jobs.v2 7 0 1\r\n" + body + b"\r\n") == b"STORED\r\n"
+        await peer.ask(b"get Jobs.v2/open\r\n")
+        await peer.line()
+        await peer.line()
+        assert await peer.ask(b"get Jobs.v2/abort\r\n") == b"END\r\n"
+    async with running(tmp_path) as server:
+        assert "1 queues, 3 items" in server.lines[-1]
+        peer = await server.client()
+        assert await peer.ask(b"gets Jobs.v2/open\r\n") == b"VALUE Jobs.v2/open 7 1 1048577\r\n"
+        assert await peer.line() == b"a\r\n"
+        await peer.line()
+        peer.writer.write(b"stats Jobs.v2/open\r\n")
+        lines = [await peer.line() for _ in range(9)]
+        assert b"STAT queue_Jobs.v2_open_1_attempts 1\r\n" in lines
+
+
+async def test_a_stop_counts_no_attempt(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+        await peer.ask(b"get jobs/open\r\n")
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"get jobs/open\r\n")
+        await peer.line()
+        await peer.line()
+        peer.writer.write(b"stats jobs/open\r\n")
+        lines = [await peer.line() for _ in range(9)]
+        assert b"STAT queue_jobs_open_1_attempts 0\r\n" in lines
+
+
+async def test_of_two_generations_the_newer_one_stays(tmp_path: Path) -> None:
+    for folder, body in (("old", b"a"), ("new", b"b")):
+        async with running(tmp_path, config="") as server:
+            peer = await server.client()
+            await peer.ask(b"set jobs 0 0 1\r\n" + body + b"\r\n")
+        data = tmp_path / "data"
+        (made,) = [f for f in data.iterdir() if f.name.startswith("jobs.")]
+        made.rename(tmp_path / folder)
+    (tmp_path / "old").rename(tmp_path / "data" / "jobs.5")
+    (tmp_path / "new").rename(tmp_path / "data" / "jobs.6")
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"get jobs\r\n")
+        assert await peer.line() == b"b\r\n"
+        assert not (tmp_path / "data" / "jobs.5").exists()
+
+
+async def test_children_that_a_deleted_queue_left_have_their_names_before_those_of_its_successor(
+    tmp_path: Path,
+) -> None:
+    """Older versions gave the successor a log of its own."""
+    config = '[queues."jobs+audit"]\nmax_attempts = 7\n'
+    async with running(tmp_path, config=config) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+        assert await peer.ask(b"delete jobs\r\n") == b"DELETED\r\n"
+        assert server.daemon is not None
+        (tombstone,) = server.daemon.broker.tombstones
+        tombstone.is_replaced = True
+        assert await peer.ask(b"set jobs 0 0 1\r\nb\r\n") == b"STORED\r\n"
+    assert len([*(tmp_path / "data").glob("jobs.*")]) == 2
+    async with running(tmp_path, config=config) as server:
+        peer = await server.client()
+        for body in (b"a", b"c"):  # with the last one of the old child there is a new one
+            await peer.ask(b"get jobs+audit\r\n")
+            assert await peer.line() == body + b"\r\n"
+            await peer.line()
+            assert await peer.ask(b"get jobs+audit\r\n") == b"END\r\n"
+            assert await peer.ask(b"set jobs 0 0 1\r\nc\r\n") == b"STORED\r\n"
+
+
+async def test_leftovers_of_a_delete_and_strange_folders_do_no_harm(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "gone.3~removed").mkdir(parents=True)
+    (data / "gone.3~removed" / "0000000001.segment").write_bytes(b"x")
+    (data / "half.4").mkdir()
+    (data / "lost+found").mkdir()
+    async with running(tmp_path) as server:
+        assert "0 queues, 0 items" in server.lines[-1]
+    assert not (data / "gone.3~removed").exists()
+    assert not (data / "half.4").exists()
+    assert (data / "lost+found").exists()
+
+
+async def test_later_generations_without_a_record_go_and_an_earlier_one_stays(
+    tmp_path: Path, replays: list[tuple[object, str]]
+) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+    (made,) = (tmp_path / "data").glob("jobs.*")
+    later = [made.with_suffix(f".{int(made.suffix[1:]) + more}") for more in (1, 2)]
+    for folder in later:
+        folder.mkdir()
+    replays.clear()
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"get jobs\r\n")
+        assert await peer.line() == b"a\r\n"
+        assert [*(tmp_path / "data").glob("jobs.*")] == [made]
+    assert [Path(path).name for _, path in replays] == [
+        folder.name for folder in (*later[::-1], made)
+    ]
+
+
+async def test_a_generation_that_cannot_be_read_is_not_taken_for_one_without_a_record(
+    tmp_path: Path,
+) -> None:
+    """The start fails with a sentence that names it, before it removes an earlier one."""
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+    (made,) = (tmp_path / "data").glob("jobs.*")
+    later = made.with_suffix(f".{int(made.suffix[1:]) + 1}")
+    later.mkdir()
+    header = bytearray(next(made.glob("*.segment")).read_bytes()[:FILE_HEADER_BYTES])
+    header[8:10] = (VERSION + 1).to_bytes(2, "little")
+    header[-4:] = crc32(header[:-4]).to_bytes(4, "little")
+    (later / "0000000001.segment").write_bytes(header + bytes(4096))
+    with pytest.raises(StartError, match=rf"{later.name}: .*journal format {VERSION + 1}"):
+        async with running(tmp_path):
+            pass
+    assert made.exists()

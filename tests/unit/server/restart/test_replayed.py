@@ -1,0 +1,61 @@
+"""One folder is read once: what its replay says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.errors import JournalError
+from journal.format import TOKENS_SKIPPED
+from kestrelpy.server.restart.replayed import Replayed
+from tests.support.server_harness import ServerHarness
+
+
+def replayed(stage: ServerHarness, name: str) -> Replayed:
+    """The replay of the one folder of this queue, by another broker's fresh queue."""
+    (folder,) = [each for each in stage.disk.names("data") if each.startswith(f"{name}.")]
+    generation = int(folder.rpartition(".")[2])
+    queue = ServerHarness().broker.fresh(name.encode(), generation, 0)
+    return Replayed(stage.disk, f"data/{folder}", queue)
+
+
+def test_a_queue_is_filled_and_nothing_on_the_disk_changes() -> None:
+    stage = ServerHarness()
+    stage.store(b"a", b"b")
+    stage.kill()
+    before = {name: stage.disk.names(f"data/{name}") for name in stage.disk.names("data")}
+    found = replayed(stage, "jobs")
+    assert (found.error, found.was_written(), found.is_needed()) == (None, True, False)
+    assert found.queue.total_items == 2
+    assert before == {name: stage.disk.names(f"data/{name}") for name in stage.disk.names("data")}
+
+
+def test_a_folder_without_a_record_was_not_written() -> None:
+    stage = ServerHarness()
+    stage.disk.make_folder("data/jobs.5")
+    found = replayed(stage, "jobs")
+    assert (found.error, found.was_written(), found.is_needed()) == (None, False, False)
+
+
+def test_a_queue_with_items_of_children_is_needed() -> None:
+    stage = ServerHarness()
+    stage.say("a", b"get jobs+audit")
+    stage.store(b"a")
+    stage.kill()
+    assert replayed(stage, "jobs").is_needed()
+
+
+def test_an_error_is_kept_and_its_tokens_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = ServerHarness()
+    stage.store(b"a")
+    stage.kill()
+    whole = replayed(stage, "jobs")
+    whole.raise_error()
+
+    def fail(*_: object) -> None:
+        raise JournalError("it cannot be read")
+
+    monkeypatch.setattr("kestrelpy.core.Replay.run", fail)
+    found = replayed(stage, "jobs")
+    assert found.tokens_below() >= TOKENS_SKIPPED
+    with pytest.raises(JournalError, match=r"data/jobs\.\d+: it cannot be read"):
+        found.raise_error()
