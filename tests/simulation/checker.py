@@ -713,7 +713,10 @@ class Checker:
                 self.streams[book.name].is_void = True
             if how == "power" or self.has_faults:  # on a full disk it may stand in no record
                 for thing in book.things.values():
-                    thing.put_off_us = thing.sure_ends = 0
+                    thing.put_off_us = 0
+            if self.no_room_us or self.was_short:  # nor do the attempts that were counted
+                for thing in book.things.values():
+                    thing.sure_ends = 0
             leases.end_life(how, self._now(), lasting)
         self.hands.end_life(self._now())
         self.kids.end_life(how)

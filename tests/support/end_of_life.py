@@ -42,10 +42,21 @@ def end(stage: ServerHarness) -> None:
         if restarts:
             stage.restart()
             stage.work()
+        _let_delays_end(stage)
         for queue in stage.broker.logged:
             if isinstance(queue.log, JournalLog):
                 reclaim(stage, queue.log)  # as behind every sync of a daemon
         _complain(_left_of(stage))
+
+
+def _let_delays_end(stage: ServerHarness) -> None:
+    """Pass the time until no queue has a due time for all its readers: those stay until then, also
+    for items that were deleted."""
+    for queue in stage.broker.logged:
+        while queue.unseen is not None and queue.unseen.due.count:
+            due_ms = queue.unseen.due.next_due(stage.broker.clock)
+            assert due_ms is not None
+            stage.pass_time(max(due_ms - stage.now_ms, 1))
 
 
 def end_faults(stage: ServerHarness) -> None:
