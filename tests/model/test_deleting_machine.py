@@ -80,7 +80,7 @@ class DeletingMachine(RuleBasedStateMachine):
         self.held: dict[str, Held] = {}
         self.pending: dict[str, Callable[[bytes], None]] = {}  # who is not answered
         self.deleted: set[str] = set()  # families, since the server was at rest
-        self.number = self.starts = 0
+        self.number = self.lives = 0
         self.mention("one+a", "")
         for name in ("one", "one", "one+b", "two"):
             self.put(name, "")
@@ -107,10 +107,10 @@ class DeletingMachine(RuleBasedStateMachine):
                 return
 
     def _place(self, name: str, body: bytes) -> Place:
-        """What somebody was leased there."""
+        """What somebody was lent there."""
         line = self._line(name)
         found = [p for p in self.books.of(line) if p.body == body and p.is_there]
-        assert found, f"{body!r} is leased from {line}"
+        assert found, f"{body!r} is lent from {line}"
         found[0].stand = Stand.SURE
         return found[0]
 
@@ -244,7 +244,7 @@ class DeletingMachine(RuleBasedStateMachine):
                 then(said)
 
     def _name(self, who: str) -> str:
-        return f"{who} {self.starts}"
+        return f"{who} {self.lives}"
 
     def _new(self) -> str:
         self.number += 1
@@ -394,7 +394,7 @@ class DeletingMachine(RuleBasedStateMachine):
         self._begin_again(End.REST)
 
     def _begin_again(self, end: End) -> None:
-        self.starts += 1
+        self.lives += 1
         self.held.clear()
         self.pending.clear()
         self.look(end)
