@@ -145,7 +145,7 @@ class _BetweenDaemons:
             await asyncio.sleep(0)
         for number in (*HEEDED, *(number for _, number in _unused_signals())):
             loop.remove_signal_handler(number)  # it would do so at its end: the default kills
-        self._take()
+            self._take_one(number)  # at once, because the default holds in between
 
     def end(self, daemon: Daemon) -> None:
         """Let this daemon execute the signals that came, and others until it takes them itself."""
@@ -155,10 +155,14 @@ class _BetweenDaemons:
             self._heed(self._came.pop(0))
 
     def _take(self) -> None:
-        for _, number in _unused_signals():
-            signal.signal(number, signal.SIG_IGN)
-        for number in HEEDED:
+        for number in (*HEEDED, *(number for _, number in _unused_signals())):
+            self._take_one(number)
+
+    def _take_one(self, number: int) -> None:
+        if number in HEEDED:
             signal.signal(number, lambda number, _: self._heed(number))
+        else:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _ignore_signals() -> None:

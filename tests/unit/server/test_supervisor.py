@@ -174,8 +174,10 @@ def test_what_is_no_listening_socket_is_refused_by_its_name(
             number = each.fileno()
             with pytest.raises(BadInheritance, match=rf"descriptor {number} \(jobs.socket\): "):
                 handed(monkeypatch, number).sockets()
+    closed = os.dup(notes.fileno())
+    os.close(closed)
     with pytest.raises(BadInheritance, match="Bad file descriptor"):
-        handed(monkeypatch, 987).sockets()
+        handed(monkeypatch, closed).sockets()
 
 
 def test_a_supervisor_that_does_not_hear_is_one_line_each_time(
