@@ -7,7 +7,6 @@ One rule: a fan-out child has limits of its own; every setting of the log is its
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self, TypeVar, get_args
 
@@ -382,7 +381,6 @@ def _at_start(model: type[Section]) -> list[str]:
     return [name for name, field in model.model_fields.items() if AT_START in field.metadata]
 
 
-@lru_cache(maxsize=8)
 def _paths(model: type[Section]) -> list[str]:
     """Return the settings of a section that are paths; none has a key of another name."""
     kinds = {name: field.annotation for name, field in model.model_fields.items()}
