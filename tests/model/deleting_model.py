@@ -224,6 +224,15 @@ class Books:
         self.places = [place for place in self.places if place.key in found]
         for place in self.places:
             place.stand = Stand.SURE
+        self._settle_deletions(lines)
+
+    def _settle_deletions(self, lines: set[Line]) -> None:
+        """A queue that is there after a crash was not deleted: it retains what it did before."""
+        for deletion in self.deletions:
+            if Line(*deletion.queue, 0) in lines:
+                later = self.put_for_all.get(deletion.queue, [])
+                self.put_for_all[deletion.queue] = deletion.was_put + later
+        self.deletions.clear()
 
     def _came(
         self, event: Event, found: Counter[tuple[Line, bytes]], bodies: set[bytes], end: End
