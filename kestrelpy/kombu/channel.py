@@ -280,18 +280,16 @@ class Channel(virtual.Channel):
         """Return the next message of a queue, or None."""
         self._declare_settings(queue)
         for name in self._names(queue):
-            found = self.connection.open_now(name)
-            if found is None:
-                continue
-            raw = self._raw(queue, name, found)
-            if raw is None:
-                continue
-            message = self.Message(raw, channel=self)
-            if no_ack:
-                self.end(message.delivery_tag, "close")
-            else:
-                self.qos.append(message, message.delivery_tag)
-            return message
+            while (found := self.connection.open_now(name)) is not None:
+                raw = self._raw(queue, name, found)
+                if raw is None:
+                    continue  # its lease was ended: the next item of this name may be a message
+                message = self.Message(raw, channel=self)
+                if no_ack:
+                    self.end(message.delivery_tag, "close")
+                else:
+                    self.qos.append(message, message.delivery_tag)
+                return message
         return None
 
     def basic_qos(self, *sizes: int, **options: Any) -> None:

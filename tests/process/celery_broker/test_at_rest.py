@@ -211,3 +211,22 @@ def test_nothing_is_left_of_a_channel(
     assert (transport.channels, transport._avail_channels, [*transport._used_channel_ids]) == (
         [], [], []
     )  # fmt: skip
+
+
+def test_a_get_goes_past_items_that_are_no_messages_for_it(daemon: DaemonProcess) -> None:
+    use = Use(daemon, "past")
+    use.queue(use.channel).purge()
+    put(daemon, use.name, b"no message", b"{}", b"[]")
+    use.publish(1)
+    use.got().ack()
+
+    news = Exchange("pastnews", "topic", durable=False)
+    read = Queue("pastread", news, "sport.*")(use.channel)
+    read.declare()
+    for key in ("art", "music", "sport.golf"):
+        use.connection.Producer(use.channel).publish(key, exchange=news, routing_key=key)
+    found = read.get()
+    assert found is not None
+    assert found.payload == "sport.golf"
+    found.ack()
+    use.connection.close()
