@@ -24,6 +24,7 @@ def answering(*answers: bytes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
 
         def serve() -> None:
             peer, _ = server.accept()
+            server.close()  # a client that dials again to learn why is refused at once
             with peer:
                 for answer in answers:
                     data = peer.recv(4096)
@@ -82,8 +83,19 @@ def test_a_login_that_is_refused_says_why_and_whether_it_may_pass(
     assert raised.value.may_pass is may_pass
 
 
-def test_a_server_that_hangs_up_during_the_login_is_an_error_of_the_connection() -> None:
-    with answering(b"") as (address, _), pytest.raises(ConnectionError):
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [b""],
+        [b"CLIENT_ERROR unauth"],
+        [b"CLIENT_ERROR unauthenticated\r\n", b""],
+        [b"CLIENT_ERROR unauthenticated\r\n", b"STOR"],
+    ],
+)
+def test_a_server_that_hangs_up_during_the_login_is_an_error_of_the_connection(
+    answers: list[bytes]
+) -> None:
+    with answering(*answers) as (address, _), pytest.raises(ConnectionError):
         connect(address, ANNA, 20, 20)
 
 
