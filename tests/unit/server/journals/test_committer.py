@@ -170,3 +170,22 @@ async def test_segments_go_one_after_the_other_and_none_after_one_that_stays(
     for _ in range(20):
         await asyncio.sleep(0)
     assert gone == ["1", "2", "3", "4"]
+
+
+async def test_a_reload_between_two_segments_decides_where_the_second_goes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived: list[str] = []
+    reloads = ["/old", ""]  # what `archive_to` is after the first and the second segment
+
+    async def retire(_: Files, path: str, archive_path: str, *rest: object) -> tuple[str, int]:
+        archived.append(archive_path)
+        bench.log.archive_to = reloads.pop(0) if reloads else ""
+        return "", 0
+
+    monkeypatch.setattr(bench.committer, "_retire", retire)
+    bench.committer.remove(bench.log, ["q/1", "q/2", "q/3"])
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    assert archived == ["", "/old/q.2", ""]
