@@ -68,6 +68,7 @@ class Recovery:
     snapshot: Snapshot | None = None
     snapshot_lsns: list[int] = field(default_factory=list)
     obsolete: list[str] = field(default_factory=list)  # snapshots that are damaged or too old
+    snapshots_unread: list[str] = field(default_factory=list)  # the disk did not give them
     segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
     superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
     replaced: list[SegmentFile] = field(default_factory=list)  # a compacted segment stands for them
@@ -142,10 +143,15 @@ class Recovery:
         lost = {damage.path for damage in self.damages if damage.reason == NOTHING_READABLE}
         self.damages = [d for d in self.damages if d.reason != HEADER_LOST or d.path not in lost]
 
+    def unread(self) -> set[str]:
+        """Return the files that the disk did not give, and may give later."""
+        found = {segment.path for segment in self.segments + self.superseded if segment.unreadable}
+        return found.union(self.snapshots_unread)
+
     def lost_for_good(self) -> list[Damage]:
         """Return the damage of bytes that are readable and wrong. Other damage may not last: a disk
         may give a file later, and numbers that seem lost may be a jump after such a file."""
-        unread = {segment.path for segment in self.segments if segment.unreadable}
+        unread = self.unread()
         return [d for d in self.damages if d.end > d.offset and d.path not in unread]
 
     def bodies(self, needed: IdSet) -> BodyCheck:
@@ -160,6 +166,7 @@ class Recovery:
         self.identity, self.segments, self.damages = order.identity, order.segments, order.damages
         self.snapshot, self.snapshot_lsns = order.snapshot, order.snapshot_lsns
         self.obsolete = order.snapshots_outdated + order.snapshots_damaged
+        self.snapshots_unread = order.snapshots_unread
         self.replaced, self.names = order.replaced, order.names
         snapshot = self.snapshot
         if snapshot is None:

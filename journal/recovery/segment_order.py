@@ -149,6 +149,7 @@ class SegmentOrder:
     snapshot_lsns: list[int] = field(default_factory=list)  # of those to keep, newest first
     snapshots_outdated: list[str] = field(default_factory=list)
     snapshots_damaged: list[str] = field(default_factory=list)
+    snapshots_unread: list[str] = field(default_factory=list)  # the disk did not give them
     _small: tuple[str, bytes] = ("", b"")  # the last segment, if it is small
 
     def find(self) -> None:
@@ -417,6 +418,7 @@ class SegmentOrder:
                 self.snapshots_damaged.append(path)
             except OSError as error:
                 lost.append((path, 0, size, _medium_error(error)))
+                self.snapshots_unread.append(path)
             else:
                 if read is not None:
                     self.snapshot = self.snapshot or read

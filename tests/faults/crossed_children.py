@@ -159,8 +159,8 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "the name of a deleted queue's child is not free when that goes",
         "kestrelpy/core/registry/lifecycle.py",
-        "            self._free_name(child_queue, now_ms)\n        if not queue.children:",
-        "        if not queue.children:",
+        "            self._free_name(child_queue, now_ms)\n        if queue.children or",
+        "        if queue.children or",
         CHILDREN,
     ),
     Fault(

@@ -131,6 +131,11 @@ class JournalLog:
         return self.sync_ms == 0 and bool(waiting)
 
     @property
+    def is_unread(self) -> bool:
+        """True if the disk did not give a segment at the start, and may give it at the next one."""
+        return any(segment.unread for segment in self._journal.segments)
+
+    @property
     def is_full(self) -> bool:
         """True if the disk is full until room is made: the rest is reserved for the confirms."""
         return bool(self.no_room) and not self.is_short

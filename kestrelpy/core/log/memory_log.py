@@ -56,6 +56,10 @@ class MemoryLog:
         self.failure = failure
         self.lsn_written = self.lsn_stored = self.lsn_durable = self.item_stored = -1
 
+    @property
+    def is_unread(self) -> bool:
+        return False
+
     def another_read_ahead(self) -> ReadAhead | None:
         return None
 

@@ -382,9 +382,11 @@ class Lifecycle(Registry):
         )
 
     def clear_away(self, queue: Queue, now_ms: int) -> bool:
-        """Drop the tombstone if it has no children any more; True if it has none.
+        """Drop the tombstone if nothing needs it any more; True if it is dropped.
 
-        The children of a tombstone that a later queue has replaced go when they are empty.
+        The children of a tombstone that a later queue has replaced go when they are empty. Its
+        files stay for the next start while the disk does not give one of them: that one may hold
+        more items of children.
         """
         for child_queue in ChildQueue.all_of(queue) if queue.is_replaced else ():
             if child_queue.reader.live:
@@ -392,11 +394,12 @@ class Lifecycle(Registry):
             self._drop(child_queue)
             del queue.children[child_queue.child.part]
             self._free_name(child_queue, now_ms)
-        if not queue.children:
-            self.tombstones.remove(queue)
-            queue.alarm.silence()
-            self.deleted.append(queue)
-        return not queue.children
+        if queue.children or queue.log.is_unread:
+            return False
+        self.tombstones.remove(queue)
+        queue.alarm.silence()
+        self.deleted.append(queue)
+        return True
 
     def make_later(self, now_ms: int) -> None:
         """Try again to make wanted children that found a full disk, for some of the queues."""

@@ -3,8 +3,8 @@
     names ──▶ generations of each queue ──▶ earlier ones: saved, removed or kept as tombstones
                                        └──▶ the newest one: adopted ──▶ first items read
 
-One rule: each folder is replayed once, and an earlier generation is removed only when its tokens
-are saved.
+One rule: each folder is replayed once, and an earlier generation is removed only when all of its
+files could be read and its tokens are saved.
 """
 
 from __future__ import annotations
@@ -108,13 +108,21 @@ class _Recovery:
             folders.pop()
 
     def _recover_earlier(self, name: str) -> None:
-        """Save the tokens of a deleted queue; remove it, unless something of it is still needed."""
-        directory, broker = self._directory, self._broker
+        """Save the tokens of a deleted queue; remove it, unless something of it may still be
+        needed."""
+        directory, broker, found = self._directory, self._broker, self._adoption.found
         replayed = self._replayed(name)
+        replayed.raise_error()  # items of its children may be in the records that were not read
         directory.tokens.save(replayed.tokens_below())
+        if replayed.is_unread() and not replayed.has_items():
+            self._pass(replayed)
+            found.damages += replayed.damages()
+            found.notes.append(f"{name}: an earlier generation, not removed: it cannot be read")
+            return
         if not replayed.is_needed():
             self._end(replayed)
-            self._adoption.found.notes.append(f"{name}: an earlier generation, removed")
+            found.damages += replayed.damages()
+            found.notes.append(f"{name}: an earlier generation, removed")
             return
         # It stays for its children, whose names take precedence over a later queue's, or until the
         # transfers into it are on disk at their sources.
@@ -136,9 +144,13 @@ class _Recovery:
 
     def _end(self, replayed: Replayed) -> None:
         """Remove a folder that nothing needs."""
+        self._pass(replayed)
+        self._directory.remove(replayed.path)
+
+    def _pass(self, replayed: Replayed) -> None:
+        """Leave a folder as it is, out of service."""
         replayed.replay.close()
         self._broker.end(replayed.queue)
-        self._directory.remove(replayed.path)
 
     def _read_first(self, queue: AnyQueue) -> None:
         """Read the first items, or note that they have expired, before the first request."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.errors import JournalError
+from journal.errors import Damage, JournalError
 from journal.files import Files
 from journal.format import TOKENS_SKIPPED, Checkpoint
 from journal.recovery import Recovery
@@ -69,17 +69,30 @@ class Replayed:
     def was_written(self) -> bool:
         """Return whether the folder holds a record that may have been acknowledged."""
         recovery = self.recovery
-        is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
+        is_damaged = bool(self.damages())
         return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
 
-    def is_needed(self) -> bool:
-        """Return whether an earlier generation must stay: for items of its children, or for
-        transfers into it that are not on disk at their sources yet."""
+    def damages(self) -> list[Damage]:
+        """Return the damage by which acknowledged records may be lost."""
+        return [damage for damage in self.recovery.damages if damage.kind != "torn"]
+
+    def is_unread(self) -> bool:
+        """Return whether the disk did not give a file of it, and may give that later."""
+        return bool(self.recovery.unread())
+
+    def has_items(self) -> bool:
+        """Return whether children of an earlier generation have items, or transfers into it are not
+        on disk at their sources yet."""
         queue = self.queue
         queue.catch_up()
         return bool(queue.origins) or any(child.live for child in queue.children.values())
 
+    def is_needed(self) -> bool:
+        """Return whether an earlier generation must enter service: for its items, or because
+        damaged bytes may have held items of its children."""
+        return self.has_items() or bool(self.damages() and self.queue.children)
+
     def tokens_below(self) -> int:
         """Return the number below which are all tokens that the queue may have issued."""
-        skipped = TOKENS_SKIPPED if self.error is not None else 0
+        skipped = TOKENS_SKIPPED if self.damages() else 0
         return self.queue.reader.tokens_below + skipped

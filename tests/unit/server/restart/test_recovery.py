@@ -7,13 +7,18 @@ from zlib import crc32
 
 import pytest
 
+from journal.errors import JournalError
 from journal.files import Files
+from journal.format import folder_name, segment_name
 from journal.format.segment import FILE_HEADER_BYTES, VERSION
+from journal.write import Sizes
 from kestrelpy.core import Queue
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.restart import recovery
 from kestrelpy.server.restart.replayed import Replayed
+from tests.support.memory_disk import Fault
 from tests.support.running import running
+from tests.support.server_harness import ServerHarness
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +35,14 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, str]]:
 
     monkeypatch.setattr(recovery, "Replayed", Once)
     return done
+
+
+def newer_header(segment: bytes) -> bytes:
+    """The file header of this segment, as a newer version of kestrelpy would write it."""
+    header = bytearray(segment[:FILE_HEADER_BYTES])
+    header[8:10] = (VERSION + 1).to_bytes(2, "little")
+    header[-4:] = crc32(header[:-4]).to_bytes(4, "little")
+    return bytes(header)
 
 
 async def test_items_flags_sequence_and_attempts_are_there_after_a_restart(tmp_path: Path) -> None:
@@ -152,11 +165,107 @@ async def test_a_generation_that_cannot_be_read_is_not_taken_for_one_without_a_r
     (made,) = (tmp_path / "data").glob("jobs.*")
     later = made.with_suffix(f".{int(made.suffix[1:]) + 1}")
     later.mkdir()
-    header = bytearray(next(made.glob("*.segment")).read_bytes()[:FILE_HEADER_BYTES])
-    header[8:10] = (VERSION + 1).to_bytes(2, "little")
-    header[-4:] = crc32(header[:-4]).to_bytes(4, "little")
+    header = newer_header(next(made.glob("*.segment")).read_bytes())
     (later / "0000000001.segment").write_bytes(header + bytes(4096))
     with pytest.raises(StartError, match=rf"{later.name}: .*journal format {VERSION + 1}"):
         async with running(tmp_path):
             pass
     assert made.exists()
+
+
+# -- an earlier generation of which something cannot be read ------------------------------------
+
+_EARLIER = "data/" + folder_name(b"jobs", 5)
+_MIDDLE = f"{_EARLIER}/{segment_name(2)}"
+
+
+def earlier_generation(last: bytes = b"") -> ServerHarness:
+    """A server with two generations of a queue, which has never seen the earlier one: of that only
+    the child jobs+audit needs an item, "kept", which is in the second of three segments. It needs
+    the last item of the third one as well, if that is given."""
+    sizes = Sizes(2048, 2048, 1 << 20)
+    stage = ServerHarness(sizes=sizes)
+    stage.say("a", b"get jobs+audit")
+    queue = stage.queue("jobs")
+    segments = queue.log.store.writer.segments
+    while len(segments) < 2:
+        stage.store(b"x" * 100)
+        stage.say("a", b"get jobs+audit")
+    stage.store(b"kept")
+    kept = queue.last_number
+    while len(segments) < 3:
+        stage.store(b"y" * 100)
+        stage.say("a", b"delete jobs+audit/item=%d" % queue.last_number)
+    if last:
+        stage.store(last)
+    assert segments[1].item_first <= kept <= segments[1].item_last
+    made = stage.directory.folder(queue)
+    stage.restart()
+    stage.disk.rename(made, "data/aside")
+    stage = ServerHarness(stage.disk.kill_clone(), sizes=sizes)
+    stage.store(b"new")
+    stage.restart()
+    stage.disk.rename("data/aside", _EARLIER)
+    return stage
+
+
+def start_again(stage: ServerHarness) -> ServerHarness:
+    """Another start, on what the server has written."""
+    return ServerHarness(stage.disk.kill_clone(), sizes=stage.sizes)
+
+
+def test_an_earlier_generation_stays_for_the_items_of_its_children() -> None:
+    stage = start_again(earlier_generation())
+    assert b"kept" in stage.say("a", b"get jobs+audit")
+    assert b"new" in stage.say("a", b"get jobs")
+
+
+def test_an_earlier_generation_of_a_newer_format_is_not_removed() -> None:
+    """The start fails with a sentence that names it: its children may have items in it."""
+    stage = earlier_generation()
+    stage.disk.damage(_MIDDLE, 0, newer_header(stage.disk.read(_MIDDLE)))
+    there = stage.disk.names(_EARLIER)
+    with pytest.raises(JournalError, match=rf"{_EARLIER}: .*journal format {VERSION + 1}"):
+        start_again(stage)
+    assert stage.disk.names(_EARLIER) == there
+
+
+def test_an_earlier_generation_stays_for_items_that_damage_may_have_held() -> None:
+    """They are the child's, as damaged items of any queue are, until a client gives them up."""
+    stage = earlier_generation()
+    data = stage.disk.read(_MIDDLE)
+    stage.disk.damage(_MIDDLE, data.index(b"kept"), b"KEPT")
+    stage = start_again(stage)
+    assert [each.path for each in stage.found.damages] == [_MIDDLE]
+    assert _MIDDLE.rpartition("/")[2] in stage.disk.names(_EARLIER)
+    assert stage.queue("jobs+audit").reader.live.count == 1
+
+
+def test_an_earlier_generation_stays_while_the_disk_does_not_give_a_file_of_it() -> None:
+    stage = earlier_generation()
+    stage.disk = stage.disk.kill_clone()
+    stage.disk.faults.append(Fault("read", _MIDDLE, times=1 << 30))
+    for _ in range(2):
+        stage = ServerHarness(stage.disk, sizes=stage.sizes)
+        assert f"{_EARLIER}: an earlier generation, not removed: it cannot be read" in [
+            f"data/{note}" for note in stage.found.notes
+        ]
+        assert [each.path for each in stage.found.damages] == [_MIDDLE]
+        stage.directory.unlock()
+    stage.disk.faults.clear()
+    assert b"kept" in start_again(stage).say("a", b"get jobs+audit")
+
+
+def test_an_earlier_generation_stays_unread_after_the_last_item_of_its_children() -> None:
+    """The file that the disk did not give at the start may hold more of them."""
+    stage = earlier_generation(last=b"last")
+    stage.disk = stage.disk.kill_clone()
+    stage.disk.faults.append(Fault("read", _MIDDLE, times=1 << 30))
+    stage = ServerHarness(stage.disk, sizes=stage.sizes)
+    assert b"last" in stage.say("a", b"get jobs+audit")
+    assert stage.say("a", b"get jobs+audit") == b"END\r\n"
+    stage.store(b"newer")
+    assert b"newer" in stage.say("a", b"get jobs+audit")  # the child of the later queue
+    stage.pass_time(60_000)
+    stage.disk.faults.clear()
+    assert b"kept" in start_again(stage).say("a", b"get jobs+audit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import JournalError
-from journal.format import TOKENS_SKIPPED
+from journal.format import TOKENS_SKIPPED, segment_name
 from kestrelpy.server.restart.replayed import Replayed
 from tests.support.server_harness import ServerHarness
 
@@ -44,7 +44,7 @@ def test_a_queue_with_items_of_children_is_needed() -> None:
     assert replayed(stage, "jobs").is_needed()
 
 
-def test_an_error_is_kept_and_its_tokens_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_replay_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = ServerHarness()
     stage.store(b"a")
     stage.kill()
@@ -56,6 +56,19 @@ def test_an_error_is_kept_and_its_tokens_are_skipped(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("kestrelpy.core.Replay.run", fail)
     found = replayed(stage, "jobs")
-    assert found.tokens_below() >= TOKENS_SKIPPED
     with pytest.raises(JournalError, match=r"data/jobs\.\d+: it cannot be read"):
         found.raise_error()
+
+
+def test_tokens_that_damaged_bytes_may_have_reserved_are_skipped() -> None:
+    stage = ServerHarness()
+    stage.store(b"lost")
+    stage.store(b"b")
+    stage.kill()
+    assert replayed(stage, "jobs").tokens_below() == 1
+    (folder,) = [each for each in stage.disk.names("data") if each.startswith("jobs.")]
+    path = f"data/{folder}/{segment_name(1)}"
+    stage.disk.damage(path, stage.disk.read(path).index(b"lost"), b"LOST")
+    found = replayed(stage, "jobs")
+    assert [each.path for each in found.damages()] == [path]
+    assert found.tokens_below() == 1 + TOKENS_SKIPPED
