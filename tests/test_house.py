@@ -3,8 +3,8 @@
 A failure says what to do instead.
 
       cli, client, kombu, examples                5   terminals, workers, Celery
-      server/  http/  fleet/  spark/  config/     4   sockets, threads, the web, pyspark, settings
-      protocol/  operations/                      3   bytes, commands, replies; what a request means
+      server/  http/  fleet/  spark/              4   sockets, threads, the web, pyspark
+      protocol/  operations/  config/             3   commands, replies, what they mean; settings
       core/                                       2   queues; no asyncio, os, time, logging
       journal/                                    1   records, segments, syncs
 """
@@ -49,9 +49,9 @@ FLOORS = {
     "kestrelpy.errors": 2,
     "kestrelpy.message_keys": 2,
     "kestrelpy.core": 2,
+    "kestrelpy.config": 3,
     "kestrelpy.operations": 3,
     "kestrelpy.protocol": 3,
-    "kestrelpy.config": 4,
     "kestrelpy.server": 4,
     "kestrelpy.fleet": 4,
     "kestrelpy.http": 4,
@@ -94,7 +94,8 @@ REFUSED = {
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
 }
 READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations", "kestrelpy.wire")
-CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli")
+# The port hands out the settings of the server (`Site.server_settings`) to what answers clients.
+CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli", "kestrelpy.operations.ports")
 # These use nothing of ours but what starts a daemon: they are for people to copy.
 STARTS_A_DAEMON = "kestrelpy.examples.fresh"
 RECIPES = tuple(
@@ -252,9 +253,9 @@ def test_a_room_imports_from_its_own_floor_or_below() -> None:
 
 def test_the_configuration_is_read_by_the_server_and_the_command_line_only() -> None:
     complaints = [
-        f"{module.name} imports kestrelpy.config. Instead: take the one value you need, or a "
-        "frozen object of your own floor that the server fills from the configuration "
-        "(as policy_of does)."
+        f"{module.name} imports kestrelpy.config. Instead: take the one value you need, ask "
+        "`Site.server_settings`, or take a frozen object of your own floor that the server fills "
+        "from the configuration (as policy_of does)."
         for module in house().values()
         if any(is_in(each, ("kestrelpy.config",)) for each in module.imports())
         and not is_in(module.name, ("kestrelpy.config", *CONFIG_READERS))

@@ -58,7 +58,7 @@ async def user_of(
         raise HttpError(503, str(error)) from None
     if grant is None:
         raise HttpError(401, "no such user, or another secret")
-    refuse_role(grant, need_of(method, path, project, host.default_project))
+    refuse_role(grant, need_of(method, path, project, host.server_settings.default_project))
     return grant
 
 

@@ -60,10 +60,6 @@ class HttpHost(Site, Protocol):
     may_answer: Callable[[], bool] | None
 
     @property
-    def default_project(self) -> str | None:
-        """The project whose queues have no prefix; None: every project has one."""
-
-    @property
     def logins(self) -> HttpLoginPort:
         """The users."""
 
@@ -75,16 +71,8 @@ class HttpHost(Site, Protocol):
         """Return milliseconds on a clock that never steps."""
 
     @property
-    def allow_shutdown(self) -> bool:
-        """True if a client may end the process."""
-
-    @property
     def listening(self) -> Listening | None:
         """Where the memcache port listens; None: it listens on a Unix socket alone."""
-
-    @property
-    def min_disk_free_bytes(self) -> int:
-        """With less free disk than this, nothing new is stored."""
 
     @property
     def http_connections(self) -> int:

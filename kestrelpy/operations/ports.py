@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from journal.files import Files
 from journal.store import Put
+from kestrelpy.config import ServerConfig
 from kestrelpy.core import AnyQueue, Broker, Holder, Item, Log, Queue, Waiter
 from kestrelpy.operations.actions import Actions
 from kestrelpy.operations.rests import Gate
@@ -33,12 +34,8 @@ class Site(Protocol):
         """The port of HTTP; None: it is off."""
 
     @property
-    def allow_delete(self) -> bool:
-        """True if `delete` may remove a queue."""
-
-    @property
-    def allow_flush_all(self) -> bool:
-        """True if `flush_all` may empty every queue."""
+    def server_settings(self) -> ServerConfig:
+        """The settings of the server that are in force."""
 
     def declaration(self, name: bytes, body: bytes) -> bytes:
         """Return the client's settings for this queue in the stored form; raise ClientError."""

@@ -62,7 +62,7 @@ class QueueAdmin:
 
     def all_to_flush(self) -> list[AnyQueue]:
         """Return all queues, if all of them may be flushed; raise Refused."""
-        if not self._site.allow_flush_all:
+        if not self._site.server_settings.allow_flush_all:
             raise ClientError("flush_all is not allowed on this server (allow_flush_all)")
         self.check_mode("removes")
         queues = list(self._broker.queues.values())
@@ -170,7 +170,7 @@ class QueueAdmin:
 
     def to_delete(self, name: bytes) -> AnyQueue | None:
         """Return the queue or child, if it may be deleted; None: there is none. Raise Refused."""
-        if not self._site.allow_delete:
+        if not self._site.server_settings.allow_delete:
             raise ClientError("delete is not allowed on this server (allow_delete)")
         self.check_mode("deletes")
         queue = self._broker.queues.get(name)

@@ -37,14 +37,6 @@ class Host(Site, Protocol):
     room: ConnectionRoom
     log_limit: LogLimit
 
-    @property
-    def allow_shutdown(self) -> bool:
-        """True if a client may shut the server down."""
-
-    @property
-    def max_open_reads(self) -> int:
-        """The number of items that one connection may hold open."""
-
     def elapsed(self) -> float:
         """Return seconds on a clock that never steps, for measuring a turn only."""
 

@@ -22,7 +22,7 @@ from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, sync_call_name
 from kestrelpy.aside import TookTooLong, both, run_aside
 from kestrelpy.compiled import KIND
-from kestrelpy.config import Config, ConfigError, changed_settings
+from kestrelpy.config import Config, ConfigError, ServerConfig, changed_settings
 from kestrelpy.core import JournalLog
 from kestrelpy.errors import ServerError
 from kestrelpy.fleet import NOT_LOOKED, Membership
@@ -371,11 +371,6 @@ class Daemon:
         return Listening(*address, server.tls_cert is not None, server.tls_client_ca is not None)
 
     @property
-    def min_disk_free_bytes(self) -> int:
-        """With less free disk than this, nothing new is stored."""
-        return self.config.server.min_disk_free_bytes
-
-    @property
     def http_connections(self) -> int:
         """The number of connections of HTTP."""
         return self._http.connections
@@ -425,29 +420,9 @@ class Daemon:
         return clock.now_ms()
 
     @property
-    def allow_delete(self) -> bool:
-        """True if `delete` may remove a queue."""
-        return self.config.server.allow_delete
-
-    @property
-    def allow_flush_all(self) -> bool:
-        """True if `flush_all` may empty every queue."""
-        return self.config.server.allow_flush_all
-
-    @property
-    def default_project(self) -> str | None:
-        """The Zaqar project whose queues have no prefix."""
-        return self.config.server.default_project
-
-    @property
-    def allow_shutdown(self) -> bool:
-        """True if a client may shut the server down."""
-        return self.config.server.allow_shutdown
-
-    @property
-    def max_open_reads(self) -> int:
-        """The number of items that one connection may hold open."""
-        return self.config.server.max_open_reads
+    def server_settings(self) -> ServerConfig:
+        """The settings of the server that are in force."""
+        return self.config.server
 
     def set_mode(self, mode: str) -> None:
         """Set the mode: up, readonly or quiescent."""
@@ -557,10 +532,11 @@ class Daemon:
 
     def _limit(self) -> None:
         """Apply the limits for all queues together."""
-        self.broker.memory.limit = self.config.server.max_memory_bytes
+        server = self.config.server
+        self.broker.memory.limit = server.max_memory_bytes
         self.logins.put_in_force(self.config)
-        self.memory.change_limit(self.config.server.max_connection_memory_bytes)
-        self.committer.reserve_bytes = self.directory.reserve_bytes = self.min_disk_free_bytes
+        self.memory.change_limit(server.max_connection_memory_bytes)
+        self.committer.reserve_bytes = self.directory.reserve_bytes = server.min_disk_free_bytes
 
     def _wake(self, caller: Caller) -> None:
         self.turn.touch(caller)

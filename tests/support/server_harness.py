@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from journal.errors import JournalFailed
 from journal.write.segment_file import Sizes
-from kestrelpy.config import ConfigError
+from kestrelpy.config import ConfigError, ServerConfig
 from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
@@ -129,20 +129,8 @@ class ServerHarness:
     # -- the host of conversations ----------------------------------------------------------
 
     @property
-    def allow_delete(self) -> bool:
-        return self.config.server.allow_delete
-
-    @property
-    def allow_flush_all(self) -> bool:
-        return self.config.server.allow_flush_all
-
-    @property
-    def allow_shutdown(self) -> bool:
-        return self.config.server.allow_shutdown
-
-    @property
-    def max_open_reads(self) -> int:
-        return self.config.server.max_open_reads
+    def server_settings(self) -> ServerConfig:
+        return self.config.server
 
     def reload(self, who: str) -> Gate:
         gate = Gate()

@@ -128,7 +128,7 @@ async def post_drain(
 ) -> Response:
     """Answer what is under way, close the journals, end the process; `allow_shutdown` must be
     true."""
-    if not call.host.allow_shutdown:
+    if not call.host.server_settings.allow_shutdown:
         raise HttpError(403, "drain is not allowed on this server (allow_shutdown)")
     if is_dry_run(request, dry_run, said):
         return counted(1, True)

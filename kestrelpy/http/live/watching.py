@@ -192,7 +192,8 @@ class Live:
             "verdict": verdict(lines, self._offset_ms),
             "server": {
                 "version": host.version, "mode": host.mode, "name": host.server_id,
-                "read_only": host.mode != "up", "allow_delete": host.allow_delete,
+                "read_only": host.mode != "up",
+                "allow_delete": host.server_settings.allow_delete,
                 "memcache": listening._asdict() if listening is not None else None,
             },
         }  # fmt: skip
@@ -201,7 +202,7 @@ class Live:
         host = self._host
         return ServerState(
             host.mode, host.is_leaving, self._disk_full_in_ms, host.damage.count,
-            host.min_disk_free_bytes, host.broker.no_new_queue,
+            host.server_settings.min_disk_free_bytes, host.broker.no_new_queue,
         )  # fmt: skip
 
     def _server(self) -> Members:
@@ -214,7 +215,7 @@ class Live:
 
     def _when_disk_is_full(self) -> int | None:
         ring = self.samples.rings.of("1h")
-        reserved = self._host.min_disk_free_bytes
+        reserved = self._host.server_settings.min_disk_free_bytes
         left_ms = disk_full_in_ms(ring.series("disk_free"), ring.step_ms, reserved)
         return left_ms // 60_000 * 60_000 if left_ms is not None else None
 

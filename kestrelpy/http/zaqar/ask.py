@@ -68,7 +68,7 @@ class Ask(OfRequest):
                 400, f"Content-Type {_FORM.decode()} is not allowed: a body is JSON"
             )
         self.client = _client(client.decode("latin-1"))
-        self.prefix = prefix_of(_project(projects), self.call.host.default_project)
+        self.prefix = prefix_of(_project(projects), self.call.host.server_settings.default_project)
         self.query: dict[str, str] = request.scope["said"]
 
     # -- names ------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def _fetch_next(talk: Talk, command: Next, now_ms: int) -> Iterator[bytes]:
     if talk.host.mode != "quiescent":  # then the fetch is refused, and nothing is confirmed
         # A get closes the last of them itself.
         _confirm_oldest(talk, name, len(open_leases(talk, name)) - (not peeks), now_ms)
-    form = talk.replies.form = ItemForm(name, talk.host.max_open_reads)
+    form = talk.replies.form = ItemForm(name, talk.host.server_settings.max_open_reads)
     target = Target(name, name, _PEEK if peeks else _NEXT, {"t": command.wait_ms})
     yield from talk.fetch_to_end(Fetch([target]), now_ms)
     if form.is_unfit and not peeks:
@@ -121,7 +121,7 @@ def open_batch(talk: Talk, command: OpenBatch, now_ms: int) -> Steps:
 
 
 def _open_batch(talk: Talk, command: OpenBatch, now_ms: int) -> Iterator[bytes]:
-    form = talk.replies.form = ItemForm(command.name, talk.host.max_open_reads)
+    form = talk.replies.form = ItemForm(command.name, talk.host.server_settings.max_open_reads)
     for piece in monitor(talk, Monitor(command.name, command.wait_ms, 0), now_ms):
         if form.is_unfit:  # the error was the end of the batch
             give_back_newest(talk)

@@ -235,7 +235,7 @@ def _verbosity(talk: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _shutdown(talk: Talk, command: Plain, now_ms: int) -> None:
-    if not talk.host.allow_shutdown:
+    if not talk.host.server_settings.allow_shutdown:
         raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
     talk.closing = True
     talk.host.actions.note(talk.who, "drain", now_ms)

@@ -232,7 +232,7 @@ class GetHandler:
             if not holder.leases:
                 return lease
             ends_one = target.ending is not None and lease is not None and lease.holder is holder
-            if len(holder.leases) - ends_one >= self.host.max_open_reads:
+            if len(holder.leases) - ends_one >= self.host.server_settings.max_open_reads:
                 raise ClientError(OPEN_FIRST)
         elif lease is not None and target.takes:
             raise ClientError(OPEN_FIRST)

@@ -160,7 +160,7 @@ def _open(talk: Talk) -> Given:
         assert isinstance(reader, Subscription)
         raise LeaseExpired(reader.name)
     # If several items may be open, the client may mean one whose lease has expired.
-    if len(leases) > 1 or (overdue and talk.host.max_open_reads > 1):
+    if len(leases) > 1 or (overdue and talk.host.server_settings.max_open_reads > 1):
         raise ClientError("name it: several items are open, say confirm=<queue>:<token>")
     lease = next(iter(leases))
     reader = lease.owner

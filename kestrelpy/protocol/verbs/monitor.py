@@ -25,14 +25,15 @@ _OPEN: Final = frozenset({"open", "t"})
 def monitor(talk: Talk, command: Monitor, now_ms: int) -> Iterator[bytes]:
     """Answer a monitor; while it has to wait it yields nothing, and the caller resumes it."""
     until_ms = now_ms + command.wait_ms
-    most = talk.host.max_open_reads
+    host, holder = talk.host, talk.holder
+    most = host.server_settings.max_open_reads
     left = min(command.most or most, most)
-    known = set(talk.holder.leases)
-    while left and len(talk.holder.leases) < talk.host.max_open_reads and not talk.closing:
+    known = set(holder.leases)
+    while left and len(holder.leases) < host.server_settings.max_open_reads and not talk.closing:
         wait_ms = max(0, until_ms - talk.last_command_ms)
         target = Target(command.name, command.name, _OPEN, {"t": wait_ms})
         yield from talk.fetch_to_end(Fetch([target]), talk.last_command_ms)
-        lease = next(reversed(talk.holder.leases), None)
+        lease = next(reversed(holder.leases), None)
         if lease is None or lease in known:
             return  # its END is the end of the batch
         known.add(lease)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, quote
 import pytest
 from starlette.requests import Request
 
+from kestrelpy.config import ServerConfig
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.zaqar.ask import Ask, decoded, several, truth
 from tests.support.zaqar import CLIENT
@@ -16,7 +17,7 @@ from tests.support.zaqar import CLIENT
 
 def ask(query: str = "", **headers: str) -> Ask:
     given = {"client_id": CLIENT, "x_project_id": "acme", **headers}
-    call = SimpleNamespace(host=SimpleNamespace(default_project=None))
+    call = SimpleNamespace(host=SimpleNamespace(server_settings=ServerConfig()))
     return Ask(Request({
         "type": "http", "method": "GET", "path": "/v2/queues/jobs", "call": call,
         "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in given.items()],
