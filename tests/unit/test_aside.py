@@ -1,4 +1,4 @@
-"""Blocking work on a thread that nobody has to wait for."""
+"""Blocking work on a thread: its caller and the end of the process need not wait for it."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_line_about_every_hour_goes_by_elapsed_time() -> None:
 
 
 def in_full(line: str, zone: str, from_s: int, to_s: int) -> list[int]:
-    """The same by trying every minute that any clock may show: what is true by definition."""
+    """Return the same times by the definition: try every minute that any clock may show."""
     minute, hour, *_ = line.split()
     minutes, hours = field(minute, 60), field(hour, 24)
     tz, found = read_zone(zone), set()

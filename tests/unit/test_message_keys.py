@@ -1,4 +1,4 @@
-"""Keys from messages: names and pointers, types, what is absent and what is refused.
+"""Keys from messages: names and pointers, types, absent keys and refused ones.
 
 Promise key-found: any bytes; transcripts.
 """

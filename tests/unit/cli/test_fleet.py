@@ -104,7 +104,7 @@ def test_init_and_status_ask_the_patroni_of_the_configuration(
         return version
 
     class Engine:
-        """The engine's package, as far as `init` asks it."""
+        """The part of the engine's package that `init` asks."""
 
         @staticmethod
         def make_tables(address: str, is_single: bool, role: str) -> Made:

@@ -1,4 +1,4 @@
-"""Every state of a worker is left: what it holds, waits for, renews, and how it is connected."""
+"""Every state of a worker has an exit: its items, waits, renewals and connections."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_a_queue_changes_only_the_settings_of_its_own_block(file: Path) -> None:
     assert config.queue(b"jobs") == replace(defaults, max_items=None)
     assert config.queue(b"a.b-c") == replace(defaults, lease_ms=1_800_000)
     assert config.queue(b"other") == defaults
-    assert config.queue(b"\xff\x00") is config.queue(b"other"), "nobody's block: one shared object"
+    assert config.queue(b"\xff\x00") is config.queue(b"other"), "no block of their own: one object"
 
 
 def test_a_configuration_cannot_be_changed() -> None:

@@ -1,5 +1,5 @@
-"""A full disk: what was put off without a record meets other verbs, and who gets the room that is
-left."""
+"""A full disk: other verbs meet items that were delayed without a record, and the confirms get the
+room that is left."""
 
 from __future__ import annotations
 

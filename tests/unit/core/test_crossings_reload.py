@@ -1,4 +1,4 @@
-"""Settings that change while something waits, is dead, or is in a child that nobody looks at."""
+"""Settings that change while a client waits, a dead letter stays, or a child is lazy."""
 
 from __future__ import annotations
 

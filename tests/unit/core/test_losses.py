@@ -94,7 +94,7 @@ def test_with_versions_lost_what_an_older_chunk_says_is_no_version_to_insist_on(
     assert town.say("p", b"add jobs/key=K 0 0 1", b"x").startswith(b"SERVER_ERROR")
     assert cas(town, "L", 1) == b"STORED"  # it was written since
     write_and_take(town, "K", 1)
-    for version in range(1, 7):  # nobody who knows one of these is told that it is the last
+    for version in range(1, 7):  # no client with an older version is told that it is the last
         assert cas(town, "K", version) == b"EXISTS"
     assert cas(town, "K", 7) == b"STORED"
 
@@ -243,7 +243,7 @@ def test_what_the_log_still_says_of_a_lost_chunk_is_stored_in_a_new_one() -> Non
 
     assert len(chunks(town)) == len(town.found.damages) == 1
     assert not add(town, "a")
-    assert cas(town, "K", 2).startswith(b"SERVER_ERROR")  # nobody knows what else was lost
+    assert cas(town, "K", 2).startswith(b"SERVER_ERROR")  # later versions may be lost as well
     write_and_take(town, "K", 1)
     assert cas(town, "K", 3) == b"EXISTS"
 

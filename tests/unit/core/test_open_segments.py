@@ -1,6 +1,6 @@
-"""After a kill a segment is never sealed: only what follows it says where it ends, and that stays
-as long as it does. Else a start would take it for longer than it is, and what is not there for
-damage."""
+"""A segment that was open at a kill is never sealed: only the next segment says where it ends. So
+the next segment is not removed before it. Else a start would take the open segment for longer than
+it is, and report the missing records as damage."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_says_where_a_segment_ends_stays_as_long_as_it_does(unsynced: int) 
     first, fresh, *others = log_of(stage).journal.segments
     assert (first.number, first.lsn_last, first.live) == (1, 60, 60)
     assert (fresh.lsn_first, fresh.live) == (61, 0)
-    assert others[0].lsn_first > fresh.lsn_last + 1, "and what is behind it goes"
+    assert others[0].lsn_first > fresh.lsn_last + 1, "the segments after it are removed"
     for end in (stage.restart, stage.kill):
         end()
         assert log_of(stage).journal.segments[0].lsn_last == 60

@@ -27,7 +27,7 @@ TENTH = "*/10 * * * * *"  # every ten seconds
 
 
 class Clockwork:
-    """A queue, and the timetable that puts into it."""
+    """A queue and the timetable that puts items into it."""
 
     def __init__(self, hand: CoreHarness, *schedules: Schedule) -> None:
         self.hand = hand
@@ -46,7 +46,7 @@ class Clockwork:
         self.pass_s(0)
 
     def pass_s(self, seconds: float) -> None:
-        """Time passes, and whenever it is due one looks."""
+        """Let time pass; the timetable looks each time that it is due."""
         until_ms = self.hand.now_ms + int(seconds * 1000)
         while (due := self.table.next_due()) is not None and due <= until_ms:
             self.hand.now_ms = max(self.hand.now_ms, due)
@@ -54,7 +54,7 @@ class Clockwork:
         self.hand.now_ms = until_ms
 
     def sleep_s(self, seconds: float) -> None:
-        """Time passes, and nobody looks."""
+        """Let time pass without a look of the timetable."""
         self.hand.now_ms += int(seconds * 1000)
 
     def step_clock_s(self, seconds: int) -> None:
@@ -62,7 +62,7 @@ class Clockwork:
         self.pass_s(0)
 
     def restart(self, after_s: float = 0, *schedules: Schedule) -> None:
-        """The server was killed, and another one starts so much later."""
+        """Kill the server, and start another one `after_s` later."""
         self.hand = self.hand.restarted()
         self.hand.now_ms += int(after_s * 1000)
         self.schedules = schedules or self.schedules
@@ -70,7 +70,7 @@ class Clockwork:
 
     @property
     def put(self) -> list[int]:
-        """The times for which something was put, as the log says it, from the beginning on."""
+        """Return the times of all puts in the log, in seconds since the beginning."""
         return put_in(self.hand)
 
     @property
@@ -312,7 +312,7 @@ def test_into_another_queue_nothing_is_put_twice(restarts: bool) -> None:
     works.reload(schedule(queue=b"mail"))
     works.pass_s(10)
     works.reload(schedule())
-    if restarts:  # of the two queues the one in hand lives on
+    if restarts:  # the harness restarts the first of the two queues alone
         works.restart()
     works.pass_s(10)
 

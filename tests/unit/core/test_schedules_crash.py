@@ -54,7 +54,7 @@ class Works:
         self.begin()
 
     def begin(self) -> None:
-        """The start of a process: what is on disk now was put for good, and nothing else was."""
+        """Start a process: the puts that are on disk now, and no others, have happened for good."""
         self.pending.clear()
         self.book(self.on_disk())
         self.table = Timetable(self.life.broker)
@@ -159,7 +159,7 @@ def test_a_time_is_known_though_its_item_and_its_segment_are_gone(restarts: bool
         works.commit()
     assert list(works.on_disk()) == []
 
-    works.life.now_ms += 5000  # who is not known begins here
+    works.life.now_ms += 5000  # a schedule without a known time would begin here
     works.kill()
     works.commit()
 

@@ -1,4 +1,4 @@
-"""A log in a shortage: what is answered is in it when that is over, nothing is left out.
+"""A log in a shortage: after the shortage it has a record of everything that was answered.
 
 Promise: shortage.
 """
@@ -57,7 +57,7 @@ def test_on_a_full_disk_what_room_there_is_belongs_to_the_confirms() -> None:
     stage.say("a", b"get jobs/open")
     log = begin(stage)
     log.stall("preallocation", "disk full: no room for the next segment")
-    assert log.is_full, "be it short, too"
+    assert log.is_full, "a shortage does not hide that the disk is full"
     assert stage.say("a", b"get jobs/abort") == b"END\r\n"
     assert log.lsn_appended == log.lsn_durable
 
@@ -120,10 +120,10 @@ def test_a_child_that_finds_a_full_disk_is_made_when_there_is_room() -> None:
         on_disk(stage, name).stall("preallocation", "")
     stage.pass_time(LATER_MS)
     few = len(stage.broker.queues) - len(queues)
-    assert few <= LATER_MAX, "one tick makes only so many"
+    assert few <= LATER_MAX, "one tick makes no more"
     stage.pass_time(2 * LATER_MS)
     assert stage.broker.queues.keys() == queues | {name + b"+audit" for name in queues}
-    assert stage.broker.next_due() is None, "nobody looks any more"
+    assert stage.broker.next_due() is None, "no look is due any more"
 
 
 def on_disk(stage: ServerHarness, name: bytes) -> JournalLog:

@@ -1,4 +1,4 @@
-"""What nobody needs any more is freed in slices."""
+"""Objects that are no longer needed are freed in slices."""
 
 from __future__ import annotations
 

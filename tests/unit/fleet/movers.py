@@ -54,7 +54,7 @@ def half_of(run: Callable[[Calls], object]) -> Calls:
 
 
 class Mortal:
-    """Something of which each call is counted."""
+    """A wrapper that counts each call of the inner object."""
 
     def __init__(self, inner: Any, calls: Calls) -> None:
         self._inner, self._calls = inner, calls

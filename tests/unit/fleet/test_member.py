@@ -331,7 +331,7 @@ def test_nobody_claims_a_slice_into_which_data_is_being_moved(has_released: bool
 
     assert not may_claim(OwnerSeen(moving, 0.0), TAKEOVER_S, 1e6)
     assert "`kestrelpy fleet import` goes on with it" in Standby(moving, "").sentence
-    assert Standby(moving, "").owner_address == "", "nobody answers there"
+    assert Standby(moving, "").owner_address == "", "no member answers there"
 
 
 # -- the cache ------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ async def test_an_answer_about_a_message(config: str, status: int, tmp_path: Pat
 
 
 ITEM, EVENT, MESSAGES = ITEMS, "/streams/acc-1", "/v2/queues/jobs/messages"
-# What is stored first, and who asks for it before it is on disk.
+# The path of a post, and a request that asks for the stored item before it is on disk.
 ASKS = [
     (ITEM, "GET", "/admin/queues/jobs/items/1"),
     (ITEM, "GET", "/admin/queues/jobs/items/1/body"),

@@ -29,7 +29,7 @@ OPERATIONS = [
     for path, methods in openapi()["paths"].items()
     for method, said in methods.items() if "requestBody" in said
 ]  # fmt: skip
-# Of each, what is said first in a body that is allowed, and the rest of it.
+# The first member of a valid body of each, and the rest of that body.
 GOOD: dict[tuple[str, str], tuple[bytes, bytes]] = {
     ("POST", "/v2/queues/{queue}/messages"): (b'"messages": [{"body": 1}]', b""),
     ("POST", "/v2/queues/{queue}/claims"): (b'"ttl": 60', b', "grace": 60'),

@@ -1,9 +1,9 @@
-"""The world changes while a request waits: at each of its waits a queue is deleted and made anew,
-what is leased is taken back, its user loses the rights, or the disk fails.
+"""The world changes while a request waits: at each of its waits a queue is deleted and made anew, a
+lease is ended, its user loses the rights, or the disk fails.
 
-Whatever comes at whichever wait: the answer is whole and no mistake of the server, the new queue
-keeps what is new, nothing is handed out under rights that were taken back, "stored" is on disk, and
-nothing is left of the request.
+For each change at each wait: the answer is whole and no mistake of the server, the new queue keeps
+its items, no item is handed out under rights that were taken back, "stored" is on disk, and nothing
+is left of the request.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from tests.support.zaqar import CLIENT, OTHER, PATCH_TYPE
 
 CONFIG: Final[dict[str, Any]] = {
     "server": {"data_dir": "/data", "http_port": 0, "max_open_reads": 4},
-    # What is behind the front is on disk.
+    # All items but the first ones are on disk alone.
     "queue_defaults": {"max_memory": 1, "confirms": "synced"},
     "queues": {"dead": {"max_attempts": 1}},
     "auth": {"boss": user(), "anna": user()},
@@ -377,13 +377,13 @@ def test_an_answer_is_true_whatever_breaks_meanwhile(name: str, how: str) -> Non
         DOOR.look_at_break(name, how, nth)
 
 
-# Each has a body, of which a part comes before the change, and the rest behind it.
+# Each request has a body: one part comes before the change, the rest after it.
 IN_PARTS: Final = ("revoked", "may only read", "readonly", "made anew")
 WITH_BODIES: Final = [name for name, asked in ASKS.items() if asked[-1][1]]
 
 
 def look_amid_a_body(name: str, change: str) -> None:
-    """Nothing is done before the body is whole: the change comes before the request."""
+    """Check that no part of a request is done before its body is whole: the change comes first."""
     with DOOR.filled(name) as (world, client):
         DOOR.amid_body = lambda: CHANGES[change](world)
         said = DOOR.ask(world, client, ASKS[name][-1])

@@ -98,7 +98,7 @@ async def fill(server: Web) -> None:
 
 
 async def ask(server: Web, request: bytes) -> bytes:
-    """Send it; what comes back."""
+    """Send the request; return the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(request)

@@ -150,7 +150,7 @@ async def test_a_queue_that_is_deleted_as_it_serves_a_wait_takes_the_lease_along
 
 
 async def waiting(peer: Peer, count: int, name: bytes = b"jobs") -> None:
-    """Wait until `stats` says that so many clients wait for this queue."""
+    """Wait until `stats` says that `count` clients wait for this queue."""
     for _ in range(1000):
         said = b""
         peer.writer.write(b"stats\r\n")

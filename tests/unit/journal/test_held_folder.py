@@ -1,4 +1,4 @@
-"""A folder that a process owns: nobody else does, and another one in its place is noticed.
+"""A folder has one owning process, and that notices another folder in its place.
 
 Promise: directory-lost.
 """

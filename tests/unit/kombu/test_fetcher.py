@@ -43,5 +43,5 @@ def test_a_wait_that_is_never_answered_is_asked_again_on_another_connection(
             second, _ = silent.accept()
             with second:
                 assert first.recv(100) == second.recv(100)
-                assert first.recv(100) == b""  # it is closed: what came late is given back
+                assert first.recv(100) == b""  # it is closed: a late item returns to the queue
         waiting.end()

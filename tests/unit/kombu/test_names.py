@@ -54,7 +54,7 @@ def test_a_name_that_cannot_be_is_refused_with_one_sentence(queue: str) -> None:
         ("2027-01-15T08:00:01+00:00", NOW + 1),
         ("2027-01-15T09:00:01.5+01:00", NOW + 1.5),
         ("2027-01-15T08:00:00+00:00", None),  # now
-        ("2027-01-15T09:00:01", None),  # of which zone?
+        ("2027-01-15T09:00:01", None),  # the zone is missing
         ("tomorrow", None),
         (None, None),
         (7, None),

@@ -75,7 +75,7 @@ ITEMS: Final = {
         id=7, marker=7, state="ready", why="behind_1_other", bytes=5, origin="SERVER:other:1"
     ),
 }  # fmt: skip
-# A restart ends the lease by connection and counts nothing; what its key blocked waits behind it.
+# A restart ends the lease by connection and counts no attempt; its key blocks no item any more.
 AGAIN: Final = ITEMS | {
     1: ITEMS[1] | {"state": "ready", "why": "it_is_next", "lease_left_ms": "-", "holder": "-"},
     2: ITEMS[2] | {"why": "behind_1_other"},

@@ -1,4 +1,4 @@
-"""Why an item is not delivered is a sentence, in every state; what is not known is None."""
+"""Every state has a sentence that says why the item is not delivered; an unknown fact is None."""
 
 from __future__ import annotations
 

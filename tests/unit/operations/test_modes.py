@@ -123,7 +123,7 @@ MOVES = b"SERVER_ERROR readonly: this server moves nothing now\r\n"
 
 
 def in_the_middle(stage: ServerHarness, line: bytes, mode: str, turns: int) -> bytes:
-    """Ask, and have the mode come into force after so many turns; what was answered."""
+    """Ask, and set the mode after `turns` turns; return the answer."""
     stage.client("late").conversation.feed(line + b"\r\n", stage.now_ms)
     for _ in range(turns):
         stage._turn()

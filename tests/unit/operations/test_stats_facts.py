@@ -1,4 +1,4 @@
-"""Facts are values, not words: what is not known is None, and texts have their blanks."""
+"""Facts are values, not words: an unknown fact is None, and texts have their blanks."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ CONFIG: Final[dict[str, Any]] = {
     "server": {
         "data_dir": "/data", "http_port": 0, "allow_flush_all": True, "max_open_reads": 4,
     },
-    # What is behind the front is on disk.
+    # All items but the first ones are on disk alone.
     "queue_defaults": {"max_memory": 1, "confirms": "synced"},
     "queues": {"dead": {"max_attempts": 1}},
     "aliases": {"both": {"to": ["jobs", "other"]}},

@@ -41,7 +41,7 @@ def test_sync_threads_have_the_interpreter_soon_for_a_while_beside_a_crowd() -> 
     commit_delay = CommitDelay(switched.append)
 
     turn(commit_delay, 1, has_input=True)
-    assert switched == [], "nobody uses up a share"
+    assert switched == [], "no connection uses up its share"
     turn(commit_delay, 2, has_input=True, is_crowded=True)
     turn(commit_delay, 3, has_input=False, is_crowded=True)
     assert switched == [SWITCH_SECONDS_HURRIED]

@@ -1,4 +1,4 @@
-"""Every mark and list of the server's parts is left: what it holds back is done again later."""
+"""Every mark and list of the server's parts has an exit: the held work is done later."""
 
 from __future__ import annotations
 

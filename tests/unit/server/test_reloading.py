@@ -75,7 +75,7 @@ def test_a_queue_that_is_created_in_the_middle_of_a_reload_goes_by_the_new_one()
         b"STORED\r\nNOT_STORED\r\n"
     )
     finish(stage, reload)
-    assert bounded(stage) == COUNT + 2, "the one that was created before it was taken, too"
+    assert bounded(stage) == COUNT + 2, "also the queue that came before the take"
 
 
 def test_a_queue_that_is_deleted_in_the_middle_of_a_reload_stays_deleted() -> None:
@@ -125,7 +125,7 @@ def test_queues_that_were_created_during_the_check_are_checked_before_it_is_take
     reload.check()
     for number in range(LATE_MAX + 1):
         stage.broker.create(b"late%d" % number, stage.now_ms)
-    assert not reload.take(), "so many are checked on the thread"
+    assert not reload.take(), "the thread has to check that many"
     assert bounded(stage) == 0
     reload.check()
     assert reload.take()

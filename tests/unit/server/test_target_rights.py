@@ -92,7 +92,7 @@ def test_who_declared_a_target_is_forgotten_with_it() -> None:
     known.refuse_targets(b"a", TO_B, b"", "anna")
     known.config = Config()  # a reload takes the users away
     known.refuse_targets(b"a", TO_C, TO_B, None)
-    assert dict(known.owners) == {}, "these are nobody's rights"
+    assert dict(known.owners) == {}, "no user has these rights"
 
 
 def test_who_declares_a_target_that_is_there_is_not_its_owner() -> None:

@@ -270,7 +270,7 @@ async def test_a_sync_of_a_small_request_gets_the_interpreter_soon_beside_a_floo
         switched: list[float] = []
         server.daemon.turn.commit_delay._switch = switched.append
         await victim.ask(b"set jobs 0 0 1\r\na\r\n")
-        assert switched == [], "nobody else is there"
+        assert switched == [], "the client is alone"
 
         while not switched:
             flood.writer.write(b"touch a 1 noreply\r\n" * 5000)
@@ -534,7 +534,7 @@ def test_a_new_segment_has_a_turn_that_writes_to_it(life: DiskHarness) -> None:
 def test_a_member_that_is_stopped_while_it_answers_sends_nothing_when_it_wakes(
     life: DiskHarness,
 ) -> None:
-    """As if it fell asleep behind the first answer of a turn: those behind it wait."""
+    """As if the member fell asleep after the first answer of a turn: the later answers wait."""
     life.commit()
     life.dirty.clear()
     turn, loop = turn_of(life)

@@ -141,7 +141,7 @@ class Users:
         return self.is_there
 
     def begin(self, name: str, secret: bytes, talk: Talk) -> Login:
-        raise AssertionError("nobody logs in here")
+        raise AssertionError("no client logs in here")
 
 
 @pytest.mark.parametrize("ending", [b"", b" noreply"])

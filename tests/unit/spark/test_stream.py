@@ -1,4 +1,4 @@
-"""`readStream` over real daemons: each item once, what is confirmed, what is lost.
+"""`readStream` over real daemons: each item comes once; confirms and losses are as promised.
 
 Promise spark-stream: drivers, tasks and servers killed at random; a sink that fails; queues that
     are new, deleted, made anew, reset, trimmed.

@@ -1,4 +1,4 @@
-"""A connection for asyncio: what is asked is answered, or the one that asks hears why not."""
+"""A connection for asyncio: each request gets its answer, or an error that says why not."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FIRST = b"jobs+0"
 
 
 def made(children: int, policy: Policy | None = None) -> CoreHarness:
-    """A queue with so many children, which all have two items."""
+    """Return a queue with this many children; each of them has two items."""
     q = CoreHarness(policy or Policy(lease_ms=1000), queues_max=MANY + 10)
     q.broker.create(NAME, q.now_ms)
     for number in range(children):

@@ -168,7 +168,7 @@ def test_retain_begins_with_what_the_queue_itself_has(stage: ServerHarness, rest
 
 
 def late_has(stage: ServerHarness, count: int) -> list[bytes]:
-    """The bodies that a child named `late` is given, so many."""
+    """Take `count` items from the child `late`; return their bodies."""
     bodies = []
     for _ in range(count):
         said = stage.say("late", b"get jobs+late")

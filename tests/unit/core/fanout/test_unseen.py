@@ -51,7 +51,7 @@ def test_a_digest_tells_each_number() -> None:
     assert found.released == [Release(8, 3, 30, 800)]
     assert (list(found.released_ids), found.released_bytes) == ([3], 30)
     assert missed.is_passed(5)
-    assert not missed.is_passed(8), "nobody asks for a place"
+    assert not missed.is_passed(8), "8 is the place of a released item, not a number"
 
 
 def test_a_digest_may_begin_and_end_anywhere() -> None:
@@ -95,7 +95,7 @@ def test_a_delayed_item_has_one_entry_and_touches_no_lazy_child() -> None:
     stage.pass_time(1000)
     assert queue.unseen.due.count == 0
     assert {child.taken for child in children} == {0}
-    assert not any(child.needs_read for child in children), "nobody asked: nothing is read"
+    assert not any(child.needs_read for child in children), "no client asked: nothing is read"
     expected = [b"%d" % number for number in range(10)]
     assert drained(stage, b"jobs") == drained(stage, b"jobs+c7") == expected
 

@@ -1,4 +1,4 @@
-"""The dead line: items whose attempts are used up, in the order in which they died."""
+"""Dead letters: items whose attempts are used up, in the order in which they died."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_what_has_died_again_stands_once_in_the_line_and_behind_the_others() -> 
     assert Admin(q.queue).redrive(1, q.now_ms) is not None
     q.abort(q.open())
     assert [q.open(dead=True).item.body for _ in range(2)] == [b"2", b"1"]
-    assert q.reader.dead.missing == 0, "nothing is read back, and nobody waits for it"
+    assert q.reader.dead.missing == 0, "no body has to be read back"
     assert q.reader.open(Holder("eve"), q.now_ms, dead=True) is None
 
 

@@ -1,4 +1,4 @@
-"""Stored once by id: windows' edges, scopes and epochs, what is remembered and what is not.
+"""Dedupe by id: the edges of windows, scopes, epochs, and which ids are remembered.
 
 Promises: id, version.
 """

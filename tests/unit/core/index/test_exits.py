@@ -342,7 +342,7 @@ THREE = key_of(b"A", b"B", b"C")
 
 
 def waits_for_two() -> KeyLocks:
-    """Item 2 waits for the two values of item 1, and holds one that nobody else wants."""
+    """Item 2 waits for both key values of item 1, and holds a third value alone."""
     keys = KeyLocks(matches_any=True)
     assert keys.claim(1, 1, 5, key_of(b"A", b"B"))
     assert not keys.claim(2, 2, 5, THREE)

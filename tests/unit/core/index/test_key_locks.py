@@ -1,4 +1,4 @@
-"""Claims on keys: who may be lent, who waits for whom, and who is next.
+"""Key locks: which items may be leased, which item blocks which, and which is next.
 
 Promise: key.
 """

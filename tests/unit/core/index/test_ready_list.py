@@ -368,7 +368,7 @@ def test_an_item_out_of_order_becomes_a_disk_ref_where_memory_is_scarce() -> Non
     assert (line.frontier, line.resident, line.beyond) == (5, 3, 3)
     assert list(line.disk_refs) == [(10, 7, 1)]
     line.put_back(11, item(2))
-    assert sorted(line.disk_refs) == [(10, 7, 1), (11, 2, 1)], "and so does one behind the frontier"
+    assert sorted(line.disk_refs) == [(10, 7, 1), (11, 2, 1)], "an item after the frontier as well"
 
 
 def test_an_item_out_of_order_is_found_by_its_number_and_can_be_removed() -> None:

@@ -196,7 +196,7 @@ def test_a_dead_item_whose_body_cannot_be_read_is_purged_once() -> None:
 
 
 def restarted_with(body: bytes, *, max_attempts: int | None = None) -> CoreHarness:
-    """One item, of which only the log has the body."""
+    """Return a restarted queue with one item; only the log has its body."""
     q = make_queue(max_attempts=max_attempts)
     q.put(body)
     if max_attempts:
@@ -253,7 +253,7 @@ def test_of_what_cannot_be_read_only_what_nobody_has_is_given_up(
 
     assert admin.give_up(1, q.now_ms) == (ends and is_named)
 
-    assert 1 not in q.reader.unreadable, "nobody is asked about it again"
+    assert 1 not in q.reader.unreadable, "the operator is not asked about it again"
     assert (1 in q.reader.live) == (not (ends and is_named) and make is not make_queue)
     assert len(q.records) - before == (ends and is_named)
     assert not admin.give_up(1, q.now_ms)

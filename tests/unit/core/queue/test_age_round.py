@@ -16,7 +16,7 @@ from tests.support.steps import Work
 
 AGE_MS = 100_000
 LOOKED = 20
-LINES = 600  # of one tick, some of which remove children
+LINES = 600  # by how many steps two ticks may differ: some of them remove children
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def made(children: int, age_ms: int = AGE_MS) -> CoreHarness:
 
 
 def worst_tick(q: CoreHarness, ms: int) -> int:
-    """Let so much time pass; return the steps of the longest tick."""
+    """Let `ms` pass; return the steps of the longest tick."""
     end, worst = q.now_ms + ms, 0
     while (due := q.broker.next_due()) is not None and due <= end:
         q.now_ms = max(due, q.now_ms)

@@ -1,4 +1,4 @@
-"""Children that nobody asks: what expires there goes all the same, and so do its segments."""
+"""Lazy children: their items expire even if no client asks, and empty segments are removed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_start_a_reload_and_a_beginning_in_the_past_count(how: str) -> None:
 
 
 def behind(stage: ServerHarness, name: bytes, words: bytes) -> None:
-    """One that has no end, and behind it one that is put in these words."""
+    """Put an item that never expires, and after it one with these options."""
     stage.say("eve", b"set %b 0 0 1" % name, b"1")
     stage.say("eve", b"set %b%b 1" % (name, words), b"2")
 

@@ -1,4 +1,4 @@
-"""A queue: what it stores, what it refuses, and when it is gone."""
+"""A queue: the items that it stores, the items that it refuses, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done stays readable by marker, for as long as the queue retains it."""
+"""A confirmed item stays readable by marker until its retention ends."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_a_delete_is_answered_when_an_earlier_queue_that_was_in_its_way_has_gone
     town.removes = False
     assert town.say("eve", b"delete jobs") == b""
     replace_deleted(town)
-    assert town.say("bob", b"delete jobs+audit") == b"DELETED\r\n", "the earlier one goes, too"
+    assert town.say("bob", b"delete jobs+audit") == b"DELETED\r\n", "the earlier one goes as well"
     town.removes = True
     town.work()
     assert town.client("eve").take() == b"DELETED\r\n"
@@ -326,7 +326,7 @@ def test_with_its_last_child_deleted_a_tombstone_goes_and_gives_the_name_on(rest
 
 
 def two_with_a_child_of_one_name(*later: bytes) -> TransferHarness:
-    """A remnant whose jobs+audit has `first`, and a later queue whose own has what came `later`."""
+    """Make a deleted queue whose jobs+audit has `first`, and a new one whose child has `later`."""
     town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"first")

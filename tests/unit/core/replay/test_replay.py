@@ -150,7 +150,7 @@ def test_the_dead_have_their_sequence_reasons_and_attempts_after_a_replay() -> N
     q.hang_up("bert")
     q.open("bert")
     q.hang_up("bert")
-    q.open("dora", dead=True)  # lent from the dead line: back in it
+    q.open("dora", dead=True)  # a leased dead letter is a dead letter again after the replay
     again = q.restarted()
     assert again.dead == [b"1", b"3"]
     deaths = again.reader.dead.deaths

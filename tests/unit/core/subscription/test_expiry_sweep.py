@@ -354,7 +354,7 @@ def test_many_blocked_items_end_whose_keys_the_log_alone_has() -> None:
         stage.say("put", b"set jobs/key=A 0 1 99", b"y" * 99)
     assert stage.say("bob", b"get jobs/open").startswith(b"VALUE")
     stage.say("carl", b"get jobs/open")
-    stage.pass_time(100)  # the look at so many goes on
+    stage.pass_time(100)  # the search for that many keys is not over yet
     reader = stage.queue("jobs").reader
     blocked, whole = reader.key_gate.keys.blocked, reader.key_gate.whole
     assert blocked.count == count and count - len(whole) > SOUGHT_MAX

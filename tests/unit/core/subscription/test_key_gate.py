@@ -1,4 +1,4 @@
-"""Serial work per key, in a queue: who is lent, who waits, what comes back, what it costs.
+"""Serial work per key, in a queue: leased, blocked and returned items, and the cost.
 
 Promise: key.
 """

@@ -1,4 +1,4 @@
-"""Where the line meets its log: nobody waits for good, and what is counted is there."""
+"""The ready list and its log: every waiter is served, and every counted item exists."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_who_waits_is_served_however_many_others_stand_before(want: Want, gone: 
                 q.reader.confirm(lease, 0)
     q.commit()
     if gone != "lent":
-        q.kill()  # so that all of them are behind the frontier
+        q.kill()  # so that all of them are after the frontier
     q.now_ms = 10
     q.wait("bert", want)
     q.do_all()

@@ -120,7 +120,7 @@ def test_a_peek_changes_nothing() -> None:
     assert q.story == "put 1 1, put 2 2"
 
 
-# -- at most so many ---------------------------------------------------------------------------
+# -- the limit of leases -----------------------------------------------------------------------
 
 
 def test_no_more_are_leased_at_once_than_allowed() -> None:

@@ -1,4 +1,4 @@
-"""Leases by token: any connection may end them, nobody else's, and a restart goes on with them.
+"""Leases by token: any connection may end its own by the token; a restart keeps them.
 
 Promise: token.
 """
@@ -325,7 +325,7 @@ def test_an_item_let_go_is_buried_without_its_body_and_read_again() -> None:
     assert again.reader.dead.bytes == 3
 
 
-# -- from the dead line -----------------------------------------------------------------------
+# -- leases of dead letters -------------------------------------------------------------------
 
 
 def two_dead() -> CoreHarness:

@@ -97,7 +97,7 @@ def test_what_comes_back_waits_for_the_retry_delay(name: bytes, way: str, by: st
 @pytest.mark.parametrize("how", ["by itself", "redriven away", "moved"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_life_of_an_item_that_moves_to_another_queue(name: bytes, how: str, age: str) -> None:
-    """A dead letter goes without the life that it had; what is moved keeps the rest of that."""
+    """A dead letter loses the expiry that it had; a moved item keeps its own."""
     stage = ServerHarness()
     for each in NAMES:  # each has an age of its own
         to = {"dead_letter_to": "failed", "dead_letter_age": age if each == name else "2h"}

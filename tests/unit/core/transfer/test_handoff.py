@@ -1,4 +1,4 @@
-"""Hand-off: what is stored confirms what is held, whatever else happens to either meanwhile.
+"""Hand-off: a put confirms the leased item, whatever happens to either item meanwhile.
 
 Promise: hand-off.
 """
@@ -19,7 +19,7 @@ STORED = b"STORED\r\n"
 
 
 def held_on_its_way(by_token: str = "", **jobs: object) -> TransferHarness:
-    """`1` of jobs was stored in `next` by who holds it, and nothing is synced any more."""
+    """The holder of `1` of jobs has handed it on to `next`; from now on nothing is synced."""
     town = TransferHarness()
     town.set_queue("jobs", **jobs)
     town.put("next", b"made")
@@ -443,7 +443,7 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     town.pass_time(100_000_000)
     town.wait("jobs", "other")
     town.heard("other")
-    assert b"1" not in town.done or stored, "nobody has it while it is in doubt"
+    assert b"1" not in town.done or stored, "no client gets it while it is in doubt"
     del town.disk.faults[:]
     town.kill()
     town.check()
@@ -559,7 +559,7 @@ def test_until_then_the_item_stays_with_its_holder(ends: str) -> None:
         town.disk.faults.append(Fault("sync", "*/next.*/*.segment", times=1_000_000))
         town.go()
         assert answer_of(town).startswith(b"SERVER_ERROR")
-        assert town.queue("jobs").is_empty, "the close behind it was for the same item"
+        assert town.queue("jobs").is_empty, "the close after it was for the same item"
         return
     town.check()
     assert town.take("jobs", "other") == b"1"

@@ -113,7 +113,7 @@ def look(town: TransferHarness, deleted: set[str], is_both_ways: bool, story: st
     bodies = [unmarked(body) for _, body in town.stored_bodies()]
     assert len(bodies) == len({*bodies}), f"{story}: doubled: {town.stored_bodies()}"
     if "next" in deleted and not is_both_ways:  # else one of the two is the first to go
-        back = f"{story}: what was deleted with next is back: {town.stored_bodies()}"
+        back = f"{story}: an item that was deleted with next is back: {town.stored_bodies()}"
         assert b"0" not in bodies, back
     there = {name.decode() for name in town.broker.queues}
     assert not there & deleted, f"{story}: {there & deleted} came back"

@@ -156,7 +156,7 @@ async def test_an_action_is_answered_and_noted_after_its_sync_and_not_before(
 
 
 def test_every_action_that_is_noted_is_one_of_these() -> None:
-    """The source says what it notes in so many words."""
+    """The source names each action that it notes as a literal."""
     found = set[str]()
     for path in (ROOT / "kestrelpy/http").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""Leases ended and renewed in place of their holder, who is told at its next close."""
+"""Leases that an operator ends or renews for their holder; its next close says so."""
 
 from __future__ import annotations
 

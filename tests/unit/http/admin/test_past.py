@@ -33,7 +33,7 @@ async def still(server: Web) -> tuple[Any, ...]:
 
 
 async def ten_items(server: Web) -> None:
-    """One to ten, of which the first three are done; the even ones have a key."""
+    """Put items 1 to 10 and confirm the first three; the even ones have a key."""
     for number in range(1, 11):
         key = "" if number % 2 else "?key=even"
         await server.client.post(f"/queues/jobs/items{key}", content=b"body %d" % number)

@@ -1,5 +1,5 @@
-"""The world changes while a stream of events begins and goes on, at any event of the loop: what it
-has said is, put together, the view as it is; who may not see it any more sees nothing more.
+"""The world changes while a stream of events begins and goes on, at any event of the loop: the sent
+events together make the view as it is now, and a client without the right is sent no more of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.unit.http.test_changes_at_an_event import CHANGES, CONFIG, FILL, requ
 WATCH: Final = "GET /events?view=queue&queue=jobs"
 LOOK: Final = "GET /views?view=queue&queue=jobs"
 TICKS_US: Final = 2_500_000
-# Of a view, what stays if nothing happens.
+# The fields of a view that do not change while nothing happens.
 LASTING: Final = ("items", "leased", "dead", "delayed", "level", "paused", "name", "children")
 
 
@@ -37,7 +37,7 @@ def live_views(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Live]]:
 
 
 def parts(said: bytes) -> bytes:
-    """The body of an answer in chunks, as far as it is whole."""
+    """Return the whole chunks of the body of an answer, joined."""
     _, _, rest = said.partition(b"\r\n\r\n")
     body = b""
     while (found := re.match(rb"([0-9a-f]+)\r\n", rest)) is not None:

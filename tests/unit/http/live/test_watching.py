@@ -156,7 +156,7 @@ async def test_a_view_is_rendered_once_for_all_who_watch_it(
 
         monkeypatch.setattr(live, "render", counted)
         await asyncio.sleep(0.2)
-        assert not rendered, "nobody watches"
+        assert not rendered, "no client watches"
         async with events(server, "view=queues") as one, events(server, "view=queues") as two:
             await one.next()
             await two.next()

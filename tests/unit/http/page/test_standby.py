@@ -1,4 +1,4 @@
-"""The page of a process that serves nobody: why, and a link to the one that serves."""
+"""The page of a process that does not serve: the reason, and a link to the one that serves."""
 
 from __future__ import annotations
 

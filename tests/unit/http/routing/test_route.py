@@ -22,7 +22,7 @@ from tests.support.zaqar import CLIENT
 
 MESSAGING = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
 PATCH = "application/openstack-messaging-v2.0-json-patch"
-# What each body of JSON needs to be allowed but for the member that nobody knows.
+# The members without which a JSON body would be refused for another reason than an unknown member.
 NEEDED: dict[str, Any] = {
     "POST /v2/queues/{queue}/messages": {"messages": [{"body": 1}]},
     "POST /admin/queues/{queue}/redrive": {"all": True},
@@ -121,7 +121,7 @@ def mistaken_headers(declared: Route, method: str, url: str) -> Iterator[Asked]:
 
 
 def mistaken_bodies(declared: Route, method: str, url: str) -> Iterator[Asked]:
-    """A body where none is read, a member that nobody knows, a media type that is another."""
+    """A body where none is read, an unknown member, another media type."""
     is_json = declared.kinds and "application/octet-stream" not in declared.kinds
     if not declared.kinds:
         for body in ({"dry_run": True}, {}):

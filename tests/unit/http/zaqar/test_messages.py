@@ -219,7 +219,7 @@ async def test_pop_takes_the_oldest_and_they_are_gone(tmp_path: Path) -> None:
 
 
 async def lines(peer: Peer, command: bytes, count: int) -> list[bytes]:
-    """Ask, and read so many lines."""
+    """Ask, and read `count` lines."""
     return [await peer.ask(command), *[await peer.line() for _ in range(count - 1)]]
 
 

@@ -1,4 +1,4 @@
-"""When a snapshot is due, what it says, and what becomes of older ones.
+"""Snapshots: when one is due, its contents, and the end of older ones.
 
 Promises: segment-goes, full-disk.
 """
@@ -167,7 +167,7 @@ def full() -> list[Fault]:
 
 
 def with_snapshots(count: int) -> DiskHarness:
-    """A queue of some segments with so many snapshots."""
+    """Return a queue of some segments with `count` snapshots."""
     life = DiskHarness(Policy(), TINY)
     for number in range(14):
         life.put(b"%02d" % number * 150)

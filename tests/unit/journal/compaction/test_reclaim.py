@@ -21,7 +21,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def burst(count: int, size: int = 1000, left: int = 0) -> Writer:
-    """A journal that got so many items; all but the last `left` are done."""
+    """Return a journal that got `count` items; all but the last `left` are done."""
     writer = fresh(MemoryDisk(), SIZES)
     for _ in range(count):
         writer.put_all(b"x" * size)

@@ -1,4 +1,4 @@
-"""What is here of a file: what was written, and what was fetched once.
+"""The cache has the written and the fetched parts of a file.
 
 Promise: fleet-cache.
 """

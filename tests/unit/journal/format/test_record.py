@@ -79,7 +79,7 @@ def test_what_is_read_is_what_was_written(one: Draft, lsn: int, offset: int) -> 
 
 
 def _around(bits: int) -> list[int]:
-    """Return the numbers where a sign begins or the room of so many bits ends."""
+    """Return the edges of a number of `bits` bits: 0, the first with a sign, and the last."""
     half, most = 1 << bits - 1, (1 << bits) - 1
     return [0, 1, half - 1, half, half + 1, most - 1, most]
 

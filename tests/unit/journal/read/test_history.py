@@ -36,7 +36,7 @@ def read(writer: Writer, item: int) -> tuple[list[str], int, bool]:
 
 
 def a_log(count: int, seed: int) -> Writer:
-    """A log with many items, of which some are done."""
+    """Return a log with many items; some of them are done."""
     random, writer = Random(seed), fresh(MemoryDisk(), SMALL)
     for _ in range(count):
         writer.put(random.randbytes(random.randrange(400)))

@@ -119,7 +119,7 @@ def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:
 
 
 def check_damaged(writer: Writer, disk: MemoryDisk, puts: dict[int, bytes]) -> list[Damage]:
-    """Nothing wrong, nothing twice; what is missing is named."""
+    """Check that no item is wrong or read twice, and that each missing item is named."""
     backlog = writer.store.read_ahead
     backlog.reset()
     found = list(read_all(backlog, disk))

@@ -236,7 +236,7 @@ def test_records_that_the_snapshot_includes_are_passed_on_and_not_counted_again(
 
 
 class Anew(Source):
-    """Its records begin anew behind the first one."""
+    """A source whose records begin anew after the first one."""
 
     def records(self) -> Iterator[Record]:
         yield self.given[0]

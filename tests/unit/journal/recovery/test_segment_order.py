@@ -42,7 +42,7 @@ from tests.support.snapshots import (
     snapshot_path,
 )
 
-BEHIND = [18, 19, 20, 21, 22, 23]  # the lsns behind the newest snapshot
+BEHIND = [18, 19, 20, 21, 22, 23]  # the lsns after the newest snapshot
 FOREIGN = bytes(range(0xB0, 0xC0))
 
 
@@ -478,7 +478,7 @@ def test_a_segment_that_is_missing_is_named_with_its_items(
 
     named = [d for d in recovery.damages if d.path == path_of(number)]
     if number == 5:
-        # The log goes on in 7, with 11 ended there; what 5 said behind the snapshot is lost.
+        # The log goes on in 7, where item 11 ended; the records of 5 after the snapshot are lost.
         assert named == []
         damage = only(recovery)
         assert (damage.kind, damage.path) == ("truncated", path_of(7))

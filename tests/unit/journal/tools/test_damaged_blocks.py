@@ -168,8 +168,9 @@ def names(damages: list[Damage], item: int) -> bool:
 
 
 def check(one: Made, disk: MemoryDisk, puts: dict[int, int], where: str) -> None:
-    """Verify, a copy and a start name what is lost; all the rest is served. `puts` are the lost
-    items with the lsns of their puts: of those behind the last known sync nothing is known."""
+    """Check that `verify`, a copy and a start name each lost item, and that all others are served.
+    `puts` are the lost items with the lsns of their puts; an item whose put comes after the last
+    known sync need not be named."""
     report, copied = check_journal(disk, one.folder), copy_journal(disk, one.folder, COPY)
     lost = {item for item, lsn in puts.items() if not report.torn or lsn <= report.lsn_synced}
     assert report.damages or report.torn, f"{where}: verify says nothing"
@@ -194,9 +195,9 @@ def check(one: Made, disk: MemoryDisk, puts: dict[int, int], where: str) -> None
 
 
 def is_beyond_knowing(one: Made, name: str, kind: str, snapshot: bool, new: bytes) -> bool:
-    """The limits that `docs/limits.md` states: an older copy of the last segment looks like a
-    shorter log; without a snapshot nothing tells what a compacted segment held of which no record
-    is left."""
+    """True for the two limits that `docs/limits.md` states: an older copy of the last segment looks
+    like a shorter log; without a snapshot nothing tells which items a compacted segment held if it
+    has no record left."""
     is_all = len(new) == one.disk.size(f"{one.folder}/{name}")
     is_survivor = one.is_compacted(name) and not snapshot and is_all
     return is_survivor or (name == one.last and kind == "older")

@@ -78,7 +78,7 @@ def test_a_file_without_a_header_that_was_cut_does_not_count_a_million_items() -
     write(disk, f"{one.folder}/{one.last}", b"")
     report = check_journal(disk, one.folder)
     assert any("items from" in damage.sentence() for damage in report.damages)
-    assert len(report.unreadable) == 0, "nobody knows how many there were"
+    assert len(report.unreadable) == 0, "their number is unknown"
 
 
 @BOTH

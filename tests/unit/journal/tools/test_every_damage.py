@@ -1,9 +1,9 @@
 """Every truncation and every flipped bit of a small journal, one at a time.
 
-The rule is exact: whatever is hit, recovery does not raise, no record comes out wrong, twice or
-out of order, every record outside the damage is kept, and the damage is named with its file and
-offset. The one exception: from the first loss behind the last known sync on, the log is cut,
-because there nothing tells a torn write from a synced one that was damaged later.
+The rule is exact: wherever the damage is, recovery does not raise, no record comes out wrong, twice
+or out of order, every record outside the damage is kept, and the damage is named with its file and
+offset. The one exception: from the first loss after the last known sync on, the log is cut, because
+there a torn write and a synced one that was damaged later look alike.
 
 In the ordinary run one bit of every byte is flipped; under `soak` each.
 """
@@ -87,7 +87,7 @@ def check(disk: MemoryDisk, whole: list[Record], lost: set[int]) -> Recovery:
     assert lost <= missing
     beyond = missing - lost
     if beyond:
-        # Cut: only behind the last known sync, only from the damage on, and said so.
+        # The log was cut: only after the last known sync, only from the damage on, and named.
         assert recovery.torn
         assert min(beyond) > min(lost, default=recovery.lsn_synced)
         assert min(beyond) > recovery.lsn_synced
@@ -223,7 +223,8 @@ def plain(record: Record) -> tuple[object, ...]:
 
 @functools.cache
 def snapshotted(closed: bool) -> tuple[MemoryDisk, dict[int, tuple[object, ...]], State]:
-    """The journal of `tests.support.snapshots`; what was ever written; the state at its end."""
+    """Return the journal of `tests.support.snapshots`, each record ever written by its lsn, and the
+    state at its end."""
     one = laid(closed)
     _, state, recovery = recovered_state(one.disk)
     assert sorted(state.live) == LIVE
@@ -232,7 +233,8 @@ def snapshotted(closed: bool) -> tuple[MemoryDisk, dict[int, tuple[object, ...]]
 
 
 def check_state(disk: MemoryDisk, closed: bool) -> tuple[list[Damage], list[Damage]]:
-    """Nothing raises, nothing is wrong, what is lost or comes back is named: the damages."""
+    """Check that recovery does not raise, that no record is wrong, and that each lost or returned
+    item is named; return the damages of a start and of a read of the whole."""
     _, written, truth = snapshotted(closed)
     records, state, recovery = recovered_state(disk)
     everything, _, whole = recovered_state(disk, whole=True)

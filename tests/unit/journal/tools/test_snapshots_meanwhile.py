@@ -36,8 +36,8 @@ VIEWS: Final[dict[str, Callable[[Files], JournalView]]] = {
 
 
 class Daemon(MemoryDisk):
-    """A disk on which a daemon goes on when a tool reads the whole of a segment, or, `at_event`,
-    when it has asked the disk so many times."""
+    """A disk on which a daemon goes on while a tool runs: when the tool reads a whole segment, or
+    at its call number `at_event` to the disk."""
 
     def __init__(self) -> None:
         super().__init__()

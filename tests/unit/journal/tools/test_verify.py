@@ -1,5 +1,5 @@
-"""`journal verify`: for each reason that it has, a journal in which it names that, and the nearest
-journal of which it says nothing.
+"""`journal verify`: for each reason that it may name, a journal in which it names that reason, and
+the nearest journal in which it does not.
 
     plain    nine items in three segments: 1 to 4, 5 to 8, 9
     laid     the journal of `tests.support.snapshots`: a compacted segment, two snapshots
@@ -207,13 +207,14 @@ def after(made: Make, change: Change) -> Make:
 
 LAST: Final = 9  # lsn of the last record in a plain journal
 NEWEST_SNAPSHOT, OLDER_SNAPSHOT = snapshot_path(NEWEST), snapshot_path(OLDER)
-# Who has lost the records behind the newest snapshot, and a part of what that knows.
+# Both lose the records after the newest snapshot; END_LOST loses one that the snapshot covers, as
+# well.
 END_LOST: Final = both(zeros(NEWEST, to_end=True), gone(path_of(7)))
 BEHIND_LOST: Final = both(zeros(NEWEST + 1, to_end=True), gone(path_of(7)))
 CASES: Final = (
     Case("corrupt", NOT_WHOLE, plain, in_record(5), plain),
     Case("corrupt", NOT_WHOLE, plain, in_record(LAST), never_synced),
-    # behind the last put of a segment that a start does not read
+    # after the last put of a segment that a start does not read
     Case("corrupt", NOT_WHOLE, with_snapshots, in_record(17), with_snapshots),
     Case("torn", NOT_WHOLE, killed, in_record(LAST), killed, torn=True),
     Case("corrupt", ZEROS, plain, zeros(5), after(killed, zeros(LAST, to_end=True))),
@@ -385,5 +386,5 @@ def test_signs_of_life_come_at_each_so_many_records_also_of_those_that_a_snapsho
         check_journal(disk, FOLDER, lambda done, total: seen.append(done))
         return len(seen)
 
-    assert signs(1) > 17, "the journal has so many records"
+    assert signs(1) > 17, "the journal has more than 17 records"
     assert signs(1000) <= 3, "before the first record, and at the end"

@@ -44,7 +44,7 @@ def test_the_next_segment_is_wanted_when_a_part_of_the_active_one_is_written(
 
 @pytest.mark.parametrize("size", [64 << 10, 1 << 20, 4 << 20])
 def test_it_is_wanted_on_half_of_the_way_to_where_items_wait_for_it(size: int) -> None:
-    """The room for the confirms of items that nobody fetches is the larger part of the way."""
+    """No client fetches an item, so the room for their confirms is the larger part of the way."""
     writer = fresh(MemoryDisk(), Sizes(segment_min=size, segment_max=size, batch_max=1 << 20))
     writer.put_all(b"the first")
     journal = writer.journal

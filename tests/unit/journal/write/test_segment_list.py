@@ -18,7 +18,7 @@ from tests.support.memory_disk import Fault
 
 
 def segment_list_of(*puts: tuple[int, int], lsns: int = 10) -> SegmentList:
-    """Segments with these items, each with so many lsns, and an active one without any."""
+    """Return segments with these items and `lsns` records each, and an active one without items."""
     segment_list = SegmentList()
     for number, (first, last) in enumerate([*puts, (0, 0)], 1):
         count = last - first + 1 if last else 0

@@ -29,7 +29,7 @@ IDS_BYTES = 16 << 10  # for a file of ids, and the snapshots that name it
 
 
 class SmallDisk(MemoryDisk):
-    """A disk in memory of which other programs take all that is free."""
+    """A disk in memory; other programs can take all of its free room."""
 
     taken = 0
 

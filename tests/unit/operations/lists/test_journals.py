@@ -31,7 +31,7 @@ def test_a_queue_in_memory_has_no_journal() -> None:
 
 
 def filled(**settings: str) -> ServerHarness:
-    """A queue with 1,000 items of 100 bytes in small segments, of which the first 300 are done."""
+    """Return a server with 1,000 items of 100 bytes in small segments; the first 300 are done."""
     server = ServerHarness(sizes=Sizes(32 << 10, 32 << 10, 1 << 20))
     server.set_queue("jobs", **settings)
     for _ in range(1000):

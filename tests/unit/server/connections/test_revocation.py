@@ -1,5 +1,5 @@
-"""A reload that takes rights from thousands of clients: nothing is handed out from that moment, and
-what is under way ends a few in each turn.
+"""A reload that takes rights from thousands of clients: no item is handed out from that moment on,
+and each turn ends a few of the waits and leases under way.
 
 Promise: slices.
 """
@@ -39,7 +39,7 @@ class Users:
         return grant.name in self.there
 
     def begin(self, name: str, secret: bytes, talk: Talk) -> Login:
-        raise AssertionError("nobody logs in here")
+        raise AssertionError("no client logs in here")
 
 
 class Town:

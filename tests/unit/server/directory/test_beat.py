@@ -41,7 +41,7 @@ def is_there(stage: ServerHarness, name: bytes = b"jobs") -> bool:
 
 @dataclass
 class Kind:
-    """What a client does, and the queue in which an item is invisible for an hour then."""
+    """The requests of a client, and the queue in which they hide an item for an hour."""
 
     lines: list[bytes]
     queue: bytes = b"jobs"
@@ -78,7 +78,7 @@ DATES = [name for name, kind in KINDS.items() if kind.is_date]
 
 
 def begun(name: str) -> tuple[ServerHarness, Kind]:
-    """A server of which an hour of this kind has just begun."""
+    """Return a server on which an hour of this kind has just begun."""
     stage, kind = ServerHarness(), KINDS[name]
     stage.set_queue("retried", retry_delay="1h")
     stage.set_queue("jobs", retain="1d")
@@ -209,7 +209,7 @@ def test_a_clock_that_is_set_while_the_daemon_runs_changes_no_duration(name: str
     stage.broker.step_clock(stage.broker.clock.offset_ms + ms)
     stage.first_ms -= ms
     stage.pass_time(20 * MINUTE_MS)
-    if ms > 0:  # over a restart nobody can tell this from a year in which nobody ran
+    if ms > 0:  # over a restart this looks like a year in which no daemon ran
         assert comes_after(stage, kind.queue, 40 * MINUTE_MS)
         return
 

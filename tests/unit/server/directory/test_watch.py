@@ -98,7 +98,7 @@ def test_a_full_disk_refuses_new_queues_and_lets_go_when_there_is_room() -> None
 async def test_the_first_put_of_a_queue_is_refused_where_its_segment_would_leave_no_room(
     tmp_path: Path,
 ) -> None:
-    """It was held until there was room, for as long as that took."""
+    """The server had held such a put until there was room, however long that took."""
     async with running(tmp_path, config='[server]\nmin_disk_free = "100000GiB"\n') as server:
         assert server.daemon is not None
         while not server.daemon.broker.no_new_queue:

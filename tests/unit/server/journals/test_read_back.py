@@ -62,7 +62,7 @@ def test_ready_items_come_in_sequence_and_count_during_the_read(life: DiskHarnes
     assert fault.fired == 1
     assert "Too many open files" in life.reader.unread
     assert life.reader.ready.count == ITEMS
-    assert life.reader.is_busy(life.now_ms), "nobody is told that there is nothing"
+    assert life.reader.is_busy(life.now_ms), "no client is told that the queue is empty"
     assert life.jobs.add(b"x", 0, 0, life.now_ms) == NOT_STORED
     assert not life.jobs.is_empty
     assert life.take_all() == [body(n) for n in range(ITEMS)]

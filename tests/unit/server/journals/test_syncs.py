@@ -87,7 +87,7 @@ class Journals:
         self.syncs.add(cast(Any, target), SyncJob([file], []))
 
     def wait_for(self, count: int) -> None:
-        """Let the loop turn until so many are reported."""
+        """Let the loop turn until `count` syncs are reported."""
         pause = threading.Event()
         for _ in range(10_000):
             self.loop.turn()
@@ -195,7 +195,7 @@ def test_a_sync_added_while_the_last_thread_goes_to_rest_is_done(by_hand: Journa
     run_one_thread(by_hand)  # all rest now, and the loop does not know it
     by_hand.add(99, File())
     by_hand.syncs.start()
-    assert by_hand.syncs._calls.empty(), "no thread is free, as far as the loop knows"
+    assert by_hand.syncs._calls.empty(), "the loop knows of no free thread"
 
     by_hand.loop.turn()
     run_one_thread(by_hand)

@@ -1,4 +1,4 @@
-"""Splits: what a task reads, what it leaves to others, and which rows are not wanted."""
+"""Splits: the items that a task reads, those that it leaves to others, and the unwanted rows."""
 
 from __future__ import annotations
 

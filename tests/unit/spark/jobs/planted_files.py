@@ -186,8 +186,8 @@ def jumped(is_said: bool) -> Make:
 
 
 def gone_by(data: Path, queue: str, lie: int, flushes: bool = False) -> Path:
-    """What was put in the first segment is done, and that is gone. `lie`: so many more are said to
-    have been there when the next one was opened."""
+    """Confirm all items of the first segment, and remove the segment. The next one says at its
+    opening that there were `lie` more items."""
     book = Book(queue)
     book.lie = lie
     items = [book.own.put() for _ in range(20)]

@@ -146,7 +146,7 @@ def test_a_server_that_hangs_up_gets_what_it_did_not_answer_once_more() -> None:
         write(lane, 2000)
 
         assert len(server.bodies) == 2000
-        # A row whose answer was lost is there when it is sent again.
+        # The server has a row already if only its answer was lost.
         assert lane.stored + lane.repeated == 2000
         assert lane.repeated >= len(broken)
 

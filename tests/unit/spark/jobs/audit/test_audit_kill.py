@@ -1,9 +1,9 @@
-"""The audit on what real daemons leave behind that were killed under load: it holds, and it says
-what their clients saw.
+"""The audit of the data that real daemons left when they were killed under load: the rules hold,
+and it reports the acts that the clients saw.
 
-Each crash is a kill test of `tests/process/kill` or similar, over real sockets: what it left in
-this run of the tests, or it is run here with fewer rounds. All are audited together, because a run
-of Spark costs more than a journal.
+Each crash is a kill test of `tests/process/kill` or similar, over real sockets. The audit reads the
+data that the test left in this run, or the test runs here with fewer rounds. All are audited
+together, because a run of Spark costs more than a journal.
 
 Promise: audit.
 """

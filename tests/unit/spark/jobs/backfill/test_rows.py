@@ -1,4 +1,4 @@
-"""The rows of files: what is read as which value, and what is refused with which line."""
+"""The rows of files: the value of each field, and the rows that are refused with their line."""
 
 from __future__ import annotations
 
