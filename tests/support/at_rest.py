@@ -1,4 +1,5 @@
-"""The end of a life: all items are gone, every holder hung up, every wait is over. What is left?
+"""The end of a life: all items are gone, every holder hung up, every wait is over. Find all that is
+left.
 
     left_over(daemon)                        one sentence for each thing that is left
     left_over(broker, directory, ...)        the same for the objects that a test has

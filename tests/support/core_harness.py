@@ -457,7 +457,7 @@ def all_read(reader: Subscription) -> Subscription:
 
 
 def dead_as_fetched(reader: Subscription) -> list[Item]:
-    """The dead that nobody holds, in the order in which they would be fetched."""
+    """Return the dead letters that are not leased, in the order in which they would be fetched."""
     line = DeadLetters()
     for slot in attributes_of(DeadLetters):
         value = getattr(reader.dead, slot)
@@ -483,7 +483,7 @@ def facts(item: Item) -> tuple[int, int, bytes, int, int, int, int]:
 
 
 def state_after_a_restart(queue: Queue) -> dict[str, object]:
-    """All that must be the same after a restart: what is lent by connection is back by then."""
+    """Return all facts that a restart must not change; it ends the leases by connection."""
     reader = queue.reader
     line = standing(reader)
     line += [(e.place, e.item) for e in reader.leases if not (e.dead or e.by_token)]

@@ -1,6 +1,6 @@
 """Requests from /openapi.json to a daemon in which there is something to find.
 
-    operation ──▶ schemathesis: what it allows, and what it does not
+    operation ──▶ schemathesis: requests that it allows, and requests that it does not
               ──▶ some of the values are of things that are there: a queue, an item, a lease
               ──▶ the daemon ──▶ the answer is as the operation declares
 """
@@ -132,8 +132,8 @@ class Site:
 
 
 def answers(site: Site, label: str, *, first: int, count: int) -> Counter[int]:
-    """Ask so many times, beginning with this seed; the statuses. AssertionError, or a failure of
-    schemathesis, says what was asked and what is wrong with the answer."""
+    """Ask `count` times, beginning with this seed; return the statuses. An AssertionError, or a
+    failure of schemathesis, names the request and the mistake in its answer."""
     operation, things, seen = site.operations[label], site.things(), Counter[int]()
     named = {
         "queue": ["jobs", "acme:jobs", "none"], "name": ["acc-1", "acc", "jobs", "acc-2"], **things,

@@ -138,7 +138,7 @@ class Tracer:
         self.detach()
 
     def detach(self) -> None:
-        """Let the process go on alone; what was traced is whole in the file then."""
+        """Let the process go on alone; the file then has the whole trace."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(30)

@@ -85,7 +85,7 @@ class FleetLoad:
             ]  # fmt: skip
 
     def longest_pause(self) -> float:
-        """Return the longest time in which nobody was served."""
+        """Return the longest time in which no client was served."""
         with self._lock:
             ends = sorted(each.ended for each in self.answers if not each.trouble)
         return max((b - a for a, b in itertools.pairwise(ends)), default=0.0)
@@ -96,15 +96,15 @@ class FleetLoad:
             return Counter(each.trouble for each in self.answers if each.trouble)
 
     def check(self, owner: Callable[[], Client]) -> str:
-        """Fetch what is left from this member; nothing is lost, and nothing came back. Return the
-        counts."""
+        """Fetch the remaining items from this member; check that no item is lost and no confirmed
+        one came back. Return the counts."""
         left: list[bytes] = []
         with closing(owner()) as client:
             while (body := client.get(self.queue)) is not None:
                 left.append(body)
         assert self.returned == [], "a confirmed item was delivered again"
         assert self.confirmed.isdisjoint(left), "a confirmed item came back"
-        assert set(left) <= self.sent, "an item appeared that nobody stored"
+        assert set(left) <= self.sent, "an item appeared that no client stored"
         assert len(set(left)) == len(left), "an item is there twice"
         gone = self.acknowledged - self.confirmed - set(left) - self.in_doubt
         assert gone == set(), f"an acknowledged item is lost: {sorted(gone)[:5]}"

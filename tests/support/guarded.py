@@ -1,4 +1,4 @@
-"""A daemon that wants to know who asks: with users, with TLS, or with both."""
+"""A daemon that asks its clients to identify themselves: with users, with TLS, or with both."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Web:
         return cast(Live, cast(Any, listener._at_open).__self__)
 
     async def raw(self, data: bytes) -> bytes:
-        """Send these bytes on a connection of their own; what comes back until it is closed."""
+        """Send these bytes on a connection of their own; return all bytes until it is closed."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(data)
         answer = await asyncio.wait_for(reader.read(), ANSWER_SECONDS)
@@ -137,7 +137,7 @@ async def check_shape(said: httpx.Response) -> None:
 
 @cache
 def _shapes(method: str, path: str, status: int) -> tuple[Any, ...]:
-    """The shapes of which the route of this path describes one for answers with this status."""
+    """Return the shapes that an answer of this path with this status may have."""
     for route in ROUTES:
         if route.method == method and route.pattern.fullmatch(path):
             model = route.responses.get(status, {}).get("model")

@@ -69,7 +69,7 @@ def compaction_of(
 
 
 def frames(files: Files, path: str) -> list[Record]:
-    """Every frame in front of the footer, one behind the other."""
+    """Return every record before the footer, in order."""
     data = files.read(path)
     number = int(os.path.basename(path)[:10])
     found, at = [], FILE_HEADER_BYTES

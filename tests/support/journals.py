@@ -147,7 +147,7 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
         queue.next_item = max(queue.next_item, found.next_item)
     for damage in recovery.damages:
         if damage.kind == "torn":
-            continue  # nobody was shown it: its numbers are given again
+            continue  # no client has seen these items: their numbers are given again
         queue.next_item = max(queue.next_item, min(damage.id_last, 1 << 40) + 1)
     store = recovered_journal(recovery, sizes, queue.checkpoint, TIME_MS)
     live = IdSet()
@@ -166,7 +166,7 @@ def fresh(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
 
 
 def filled(count: int, seed: int = 1, sizes: Sizes = TINY, largest: int = 600) -> Writer:
-    """A journal with so many puts of random size, and confirms of some in between."""
+    """Return a journal with `count` puts of random size, and confirms of some in between."""
     random, writer = Random(seed), fresh(MemoryDisk(), sizes)
     for _ in range(count):
         writer.put(random.randbytes(random.choice((0, 1, 30, random.randrange(largest)))))

@@ -65,7 +65,7 @@ def kill_under(daemon: DaemonProcess, works: Sequence[Callable[[], None]], secon
         raise failures[0]
 
 
-# What `stats` counts of a queue, and is 0 when all of it was fetched and nobody waits.
+# The figures of a queue in `stats` that are 0 when all items were fetched and no client waits.
 _UNDER_WAY = (
     "items", "bytes", "mem_items", "mem_bytes", "delayed", "leased", "dead", "waiters",
     "open_transactions", "keys_in_flight", "keys_blocked",

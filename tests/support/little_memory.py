@@ -1,6 +1,6 @@
-"""Sizes so small that a few items are a backlog: little is kept, read or walked at once.
+"""Sizes so small that a few items exceed the memory: little is kept, read or walked at once.
 
-One rule: what is set here changes how soon and in which pieces the disk is asked, nothing else.
+One rule: these sizes change only how soon and in which pieces the disk is asked.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def run_for_long(machine: type[RuleBasedStateMachine], soak: Soak) -> None:
 
 
 def has_failed() -> bool:
-    """True in the teardown of an example of which a rule failed: the machine may be in any state,
-    and a check at its end would hide the failure."""
+    """True in the teardown of an example after a rule failed: the machine may be in any state, and
+    a check at its end would hide the failure."""
     return sys.exc_info()[0] is not None
 
 

@@ -1,4 +1,4 @@
-"""A disk in memory behind the verbs of `journal.files`: a page cache, power cuts, and faults.
+"""A disk in memory with the verbs of `journal.files`: a page cache, power cuts, and faults.
 
     write ──▶ shown (the page cache: what reads see) ──sync──▶ on the disk for good
                   │                                      │ fails: limbo. Still shown, maybe never on
@@ -35,7 +35,7 @@ Fate = Literal["random", "kept", "lost"]
 
 
 class PowerCut(Exception):
-    """The machine went off in the middle of a verb. Not an OSError: nobody handles this one."""
+    """The machine went off in the middle of a verb. It is no OSError: no code handles it."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class _Piece:
 
 
 class _File:
-    """An inode: what is shown, what is surely on the disk, and the writes in between."""
+    """An inode: the bytes that reads see, the bytes that are safe, and the writes in between."""
 
     __slots__ = ("base", "shown", "writes")
 
@@ -223,7 +223,7 @@ class MemoryHandle:
         return self._disk._find(self.path) is self._file
 
     def check(self) -> str:
-        """As a lock: nobody takes a memory disk away."""
+        """Return no complaint, as a lock: no process takes a memory disk away."""
         return ""
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""An engine in memory behind the verbs of `journal.engine`: fences, faults, unknown outcomes.
+"""An engine in memory with the verbs of `journal.engine`: fences, faults, unknown outcomes.
 
-One rule: the model is at least as unkind as a real engine that keeps its word. What a commit that
-was acknowledged holds is there for every later claim; of any other, either all is there or nothing.
+One rule: the model is at least as unkind as a real engine that keeps its word. Every later claim
+finds all of an acknowledged commit; of any other commit it finds all or nothing.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _apply(files: dict[int, _File], op: Op) -> None:
 
 
 def claimed(engine: Engine, name: str, number: int = 1) -> Claim:
-    """Claim a slice, whoever has it."""
+    """Claim a slice from any owner."""
     owner = engine.owners().get(number)
     return engine.claim(number, Member(name), 0 if owner is None else owner.epoch)
 
@@ -209,7 +209,7 @@ def engine_files(
     engine: Engine, folder: str, name: str = "a", beat_s: float = 0.0, number: int = 1,
     cache_bytes: int = 64 << 20,
 ) -> Iterator[EngineFiles]:  # fmt: skip
-    """Claim a slice as the data directory `folder`, with a cache beside it."""
+    """Claim a slice as the data directory `folder`, with a cache next to that."""
     commits = Commits(engine, claimed(engine, name, number), beat_s, pause=lambda _: None)
     cache = f"{os.path.normpath(folder)}.cache-{name}"
     try:

@@ -8,7 +8,7 @@
         ...                      # sockets of this thread, and processes that it starts, are in a
         network.cut("a", "b")    # what a sends to b vanishes; b still reaches a
 
-A packet that is cut vanishes without a word, as on a broken way: nobody is told.
+A packet on a cut way vanishes without an error for its sender.
 
 One rule: nothing here has a name or a file, so that nothing stays when this process ends.
 """

@@ -49,7 +49,7 @@ def _wrong(reader: Subscription) -> Iterator[str]:
 
 
 def _absent(broker: Broker) -> Iterator[str]:
-    """A queue has absent children as long as clients wait for them."""
+    """A queue has absent children while clients wait for them, and no longer."""
     known = {parent: sorted(names) for parent, names in broker._absent_children.items()}
     waited = dict[bytes, list[bytes]]()
     for name in sorted(broker._absent):

@@ -52,7 +52,7 @@ def boss(*lines: bytes) -> Change:
 
 
 def reload(config: dict[str, Any], then: Change | None = None) -> Change:
-    """Another configuration; what comes when it is in force."""
+    """Return a change: a reload of this configuration, and `then` when that is in force."""
 
     def change(world: World) -> None:
         before = world.daemon.config
@@ -142,7 +142,7 @@ class Asking:
 
     @cache  # noqa: B019  # a door lasts as long as the tests
     def before(self, name: str, change: str) -> Outcome:
-        """The request and then the change."""
+        """Return the outcome of the request and then the change."""
         with self.filled(name) as (world, client):
             said = self.ask(world, client, self.asks[name][-1])
             self.changes[change](world)
@@ -206,7 +206,8 @@ class Asking:
     # -- what breaks ------------------------------------------------------------------------
 
     def broken(self, name: str, how: str, nth: int) -> Outcome:
-        """The disk or the client fails at the nth event; what was said, and what a start finds."""
+        """Let the disk or the client fail at the nth event; return the answer and the state that a
+        start finds."""
         states = list[State]()
         with self.filled(name) as (world, client):
 
@@ -239,7 +240,7 @@ class Asking:
 
     @cache  # noqa: B019
     def alone(self, name: str) -> tuple[bytes, State, State]:
-        """What is said without any trouble, and the states before and after it."""
+        """Return the answer without any trouble, and the states before and after it."""
         with self.filled(name) as (world, client):
             world.rest()
             before = world.state()
@@ -251,8 +252,8 @@ class Asking:
             return said, before, world.state()
 
     def look_at_break(self, name: str, how: str, nth: int) -> None:
-        """It fails at the nth event: each item is where it was, or where the request has it; who
-        is told that it is done finds it done."""
+        """Check a failure at the nth event: each item is where it was or where the request puts it,
+        and if the answer says that it is done, it is done."""
         said, before, after = self.alone(name)
         word, state = self.broken(name, how, nth)
         where = f"{name}, {how} at event {nth}: {word!r}, {state}"
@@ -264,14 +265,14 @@ class Asking:
 
     @cache  # noqa: B019
     def events(self, name: str) -> int:
-        """How many events the request has behind the one before it, as `look` and `broken` send it:
-        a rest between the two would end what is under way, and the number would be another."""
+        """Return the number of events of the request when it directly follows the one before it, as
+        `look` and `broken` send it: with a rest between the two, the number would be another."""
         with self.filled(name) as (world, client):
             self.ask(world, client, self.asks[name][-1])
             return world.events
 
     def some(self, name: str) -> list[int]:
-        """Some of the events of a request: one in its middle, of what acts in steps two."""
+        """Return some events of a request: one in its middle, or two if it acts in steps."""
         parts, events = (3 if name in self.in_steps else 2), self.events(name)
         return sorted({max(events * each // parts, 1) for each in range(1, parts)})
 

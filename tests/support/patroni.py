@@ -63,7 +63,7 @@ postgresql:
 
 
 def free_port() -> int:
-    """Return a port that nobody has now."""
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

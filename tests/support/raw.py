@@ -17,7 +17,7 @@ class Ended(AssertionError):
 
 
 class Raw:
-    """One socket. What is read is read to an exact end, so nothing is ever skipped."""
+    """One socket. Each read ends at an exact byte, so no byte is ever skipped."""
 
     def __init__(self, address: tuple[str, int] | str, *, receive_buffer: int = 0) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
@@ -29,7 +29,7 @@ class Raw:
         self._in = self.sock.makefile("rb")
 
     def send(self, data: bytes) -> None:
-        """All of it."""
+        """Send all of the data."""
         self.sock.sendall(data)
 
     def line(self) -> bytes:

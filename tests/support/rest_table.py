@@ -1,8 +1,8 @@
-"""What may be there when nothing is under way, by class and attribute, each with its reason.
+"""The objects that may exist when no work is under way, by class and attribute, with the reasons.
 
-    STAYS       lives as long as a server or a queue: an attribute that does not stand here must be
-                0, false, empty or None at rest
-    NONE_LEFT   lives as long as a request, an item, a job: no instance may be found at rest
+    STAYS       lives with a server or a queue: an attribute that does not stand here must be 0,
+                false, empty or None at rest
+    NONE_LEFT   ends with a request, an item, a job: no instance may be found at rest
     VALUES      says something and holds nothing: its attributes are not looked at
 
 Names of classes are those of their modules, without the package `kestrelpy`. The rows of workers
@@ -594,7 +594,7 @@ _OTHERWISE: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "core.index.ready_list.Ready": {"frontier": (NO_FRONTIER,)},
     "journal.read.readahead.ReadAhead": {"_hole_at": (0, -1)},
 }
-# What is taken out of the middle is passed over later: so many such entries may lie there.
+# An entry that is cancelled in the middle is removed later: so a few of them may be left.
 _AT_MOST: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "core.timers.Timers": {"_cancelled": (64, "cleared with the next of them")},
 }

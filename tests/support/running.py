@@ -73,7 +73,7 @@ class Peer:
         return await asyncio.wait_for(self.reader.readline(), ANSWER_SECONDS)
 
     def has_heard_nothing(self) -> bool:
-        """Has no byte come in that was not read?"""
+        """True if no unread byte has come in."""
         return not self.reader._buffer
 
     async def closed(self) -> bool:

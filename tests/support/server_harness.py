@@ -65,7 +65,7 @@ class Memory:
 
 
 class Client:
-    """One connection: what it was sent, and whether it still is one."""
+    """One connection: the bytes that it was sent, and whether it is closed."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
@@ -73,7 +73,7 @@ class Client:
         self.closed = False
 
     def take(self) -> bytes:
-        """What it was sent since the last time."""
+        """Return the bytes that it was sent since the last call."""
         data = bytes(self.sent)
         self.sent.clear()
         return data
@@ -289,7 +289,7 @@ class ServerHarness:
         self._come_back()
 
     def kill(self) -> None:
-        """`kill -9`: what was written is there."""
+        """Restart after `kill -9`: all written bytes are there, synced or not."""
         self.disk = self.disk.kill_clone()
         self._come_back()
 
@@ -449,7 +449,7 @@ class ServerHarness:
         """Serve waiters for a lease by token that waited only for room; return True if one was."""
         served = False
         for queue in self.broker.queues.values():
-            # What nobody looks at must not be brought up to date by a look.
+            # Look at the child as it is: a lazy child must not catch up because of this look.
             reader = queue.child if isinstance(queue, ChildQueue) else queue.reader
             first = reader.waiters.first() if reader.waiters.wants_token() else None
             if first is not None and queue.log.has_lease_room():

@@ -2,7 +2,7 @@
 
     World(config)     a `Daemon` on a loop of the simulation: its disk, threads and clock are events
     connect()         a client; `send` comes as an event, `say` at once, between two events
-    ask(..., nth, change)    the change comes behind the nth event while the request is under way
+    ask(..., nth, change)    the change comes after the nth event while the request is under way
 
 Each callback of the loop and each job of a thread is an event: all that a request can wait for (a
 read, a sync, room, a login, its next slice) lies between two of them.
@@ -289,7 +289,7 @@ class World:
         self.run(lambda: False, _REST_US)
 
     def state(self) -> State:
-        """What a start finds after a power cut now: what was not synced is lost."""
+        """Return the items that a start finds after a power cut now: unsynced writes are lost."""
         stage = ServerHarness(self.disk.crash_clone(Random(1), "lost"), now_ms=_HOURS_MS)
         stage.pass_time(_HOURS_MS)
         return {

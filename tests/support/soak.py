@@ -54,5 +54,5 @@ def whole_time() -> float:
 
 
 def share(seed: int, seconds: float, nth: int, of: int) -> Soak:
-    """Return the share of the nth of so many tests."""
+    """Return the share of test `nth` of `of` tests."""
     return Soak(seed + nth * _STEP, seconds / max(of, 1))

@@ -5,10 +5,10 @@
     collection   something that is put into
 
 A state is left where it gets the value that it began with, or where something is taken out of it.
-One of an object that lives as long as a request, an item or a job ends with that.
+A state of an object that serves one request, item or job ends with that.
 
-One rule: what is entered is left somewhere, or stands in a table with its reason: in NO_WAY_OUT, or
-in `rest_table`, if it may be entered when nothing is under way.
+One rule: each state that is entered is left somewhere, or stands in a table with its reason: in
+NO_WAY_OUT, or in `rest_table`, if it may be entered when no work is under way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
         "committer journal_jobs may_answer schedules": WIRING,
     },
 }
-# Live as long as a connection, so their states are left before its end.
+# These objects live with a connection, so their states are left before its end.
 _LONG: Final = (
     "client.connection._FullClient", "client.retry.Backoff", "kombu.fetcher.Fetcher",
     "kombu.sockets.KombuConnection", "wire.answers.AnswerReader",
@@ -79,7 +79,7 @@ class State:
     """One attribute of a class that is a state."""
 
     kind: str  # "flag", "value", "collection"
-    rest: object = None  # of a flag: what it begins with
+    rest: object = None  # the value that a flag begins with
     entered: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
@@ -152,7 +152,7 @@ def reasons() -> dict[str, str]:
 
 
 def complaints() -> list[str]:
-    """Return the states that nobody leaves and that have no reason, and rows for none."""
+    """Return the states that are never left without a reason, and rows that name no such state."""
     found, said = never_left(), reasons()
     return [
         *(
@@ -194,7 +194,7 @@ _TAKEN: Final = object()
 
 
 def _declared(node: ast.ClassDef) -> Iterator[tuple[str, State]]:
-    """Yield what the class gives its instances, as far as that is a state."""
+    """Yield those attributes of the class's instances that are states."""
     begins = [
         each
         for function in node.body

@@ -9,7 +9,7 @@
     a<* STAT curr_items 1       these lines are among what was sent
     a< ERROR | (closed)         ... and then the server hung up
     !a                          a hangs up
-    ~ 31s                       time passes; what comes due on the way happens on the way
+    ~ 31s                       time passes, and work happens at the moment when it is due
     = queue max_items=2         settings of all queues, `= queue jobs max_items=2` of one
     = server max_open_reads=2   settings of the server
     = alias all mail orders     a name for these queues

@@ -8,7 +8,7 @@
     town.check()                        # each body is exactly once somewhere
 
 It stands for a daemon with dead-letter queues, expiry queues and hand-offs.
-Real and replaced: what is so in a `ServerHarness`.
+Real and replaced parts: as in a `ServerHarness`.
 
 One rule: the books follow from the replies; `check` looks up in every line of every queue where
 each body really is.
@@ -48,7 +48,7 @@ class TransferHarness(ServerHarness):
     # -- clients ----------------------------------------------------------------------------
 
     def put(self, queue: str, body: bytes, expiry: int = 0) -> bytes:
-        """Set it; what was answered."""
+        """Set the body; return the answer."""
         self.perhaps.add(body)
         self._hear_out("client")
         line = b"set %b 0 %d %d" % (queue.encode(), expiry, len(body))
@@ -64,7 +64,7 @@ class TransferHarness(ServerHarness):
         self.say("client", b"get %b/abort" % queue.encode())
 
     def finish(self, queue: str) -> bytes | None:
-        """Fetch the first and confirm it; what it was."""
+        """Fetch the first item and confirm it; return its body."""
         self._hear_out("client")
         body = body_of(self.say("client", b"get %b/open" % queue.encode()))
         if body is not None:
@@ -77,9 +77,9 @@ class TransferHarness(ServerHarness):
         return body
 
     def take(self, queue: str, who: str = "client", options: str = "") -> bytes | None:
-        """Somebody fetches the first; what it is. Its token is `token`.
+        """Fetch the first item as the client `who`; return its body. Its token is `token`.
 
-        What stands at the front may have to be read back before one knows: that takes a moment.
+        The first item may have to be read back from disk: that takes a moment.
         """
         answer = self.say(who, f"gets {queue}/open{options}".encode())
         if not answer and self.syncs:
@@ -92,9 +92,9 @@ class TransferHarness(ServerHarness):
     def hand(
         self, queue: str, to: str, who: str = "client", options: str = "", verb: str = "set"
     ) -> bytes:
-        """Fetch the first and hand it off, with a mark more; what was answered, b"": nothing.
+        """Fetch the first item and hand it off, with a mark more; return the answer (b"": none).
 
-        Whatever comes of it: it is there, once. (Unless `options` have it expire.)
+        In every outcome the item exists once. (Unless `options` have it expire.)
         """
         body = self.take(queue, who)
         if body is None:
@@ -162,7 +162,7 @@ class TransferHarness(ServerHarness):
     # -- the disk ---------------------------------------------------------------------------
 
     def segments(self, queue: str) -> list[str]:
-        """The files of a queue's journal; what nobody needs is removed first."""
+        """Remove the segments that are no longer needed; return those that are left."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
         for path in log.take_dead():
