@@ -119,7 +119,7 @@ SEALED = ("kestrelpy.core", "kestrelpy.operations", "kestrelpy.protocol", "kestr
 # The storage engine: the daemon sees it through `journal.store` alone.
 ENGINE = ("journal.compaction", "journal.read", "journal.snapshot", "journal.write")
 
-FILE_LINES_MAX = 700  # a guide: one idea may take so many
+FILE_LINES_MAX = 700  # a guide: one idea may take as many lines
 FUNCTION_LINES_MAX = 60
 PACKAGE_FILES_MAX = 15
 # With more, each with its reason.

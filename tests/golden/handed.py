@@ -1,8 +1,8 @@
-"""The golden journal of a queue of which items are handed off, laid out by hand.
+"""The golden journal of a queue whose items are handed off, laid out by hand.
 
-    1 goes to another queue, 2 is put off in its own, lent by token, 3 goes on within it from the
-    dead line; 7 and 8 come from elsewhere; a child hands off 6, which it alone has; the end is
-    torn: 12 stands for 10, and the MOVED that would say so is lost
+    1 goes to another queue; 2, leased by token, is put into its own queue again with a delay; 3, a
+    dead letter, is put into its own queue again; 7 and 8 come from another queue; a child hands off
+    6, which it alone has; the end is torn: 12 replaces 10, and the MOVED that would say so is lost
 
 One rule: no clock, no randomness, no environment.
 """

@@ -1,5 +1,5 @@
-"""A queue that remembers ids, scopes and versions: two chunks, a snapshot that lists them, and what
-came behind it.
+"""A queue that remembers ids, scopes and versions: two chunks, a snapshot that lists them, and the
+records after it.
 
 One rule: no clock, no randomness, no environment.
 """

@@ -18,7 +18,7 @@ from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 
 def retained() -> list[SegmentBuilder | Snapshot]:
-    """A sealed segment in which nothing is alive, the one behind it, and a snapshot between."""
+    """A sealed segment without live items, the next segment, and a snapshot between the two."""
     first = SegmentBuilder(1, 2048, 1, Checkpoint(b"retained", server=SERVER, generation=1))
     first.batch(
         draft(Kind.PUT, 1, 1, 0, b"one"),

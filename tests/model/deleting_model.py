@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 class Stand(Enum):
-    """Is it there?"""
+    """Whether an item is in its place."""
 
     SURE = "it must be"
     PERHAPS = "nobody knows"
@@ -77,8 +77,8 @@ class Place:
 
 @dataclass(eq=False)
 class Event:
-    """It came about or not: `new` are there then, and `old` is not. `made`: the child that it
-    made, of which `new` are what that began with."""
+    """A request that came about or not: if it did, the places `new` are there, and `old` is not.
+    `made` is the child that it made; then `new` are the first items of that child."""
 
     new: list[Place]
     old: Place | None = None
@@ -100,7 +100,7 @@ class Deletion:
 
 @dataclass
 class Books:
-    """All that is known. `taken`: what was handed off and may not be settled on disk."""
+    """All that is known. `taken` are the handed-off items that may not be settled on disk."""
 
     places: list[Place] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Books:
     # -- what is asked ----------------------------------------------------------------------
 
     def put(self, body: bytes, line: Line, old: Place | None = None) -> Event:
-        """Into a line, and into those of its children."""
+        """Put an item into a line, and into the lines of its children."""
         lines = [line]
         if not line.number:
             lines += [c for c in self.children if c[:2] != line[:2] and _is_child_of(c, line)]
@@ -122,7 +122,7 @@ class Books:
         return self._happens(Event([Place(each, body) for each in lines], old))
 
     def begin(self, line: Line, begins: bool, all_: bool, retains: bool) -> Event:
-        """A child is made, with what is there, or only some of it, or with nothing."""
+        """Make a child with all present items, with some of them, or with none."""
         self.children.add(line)
         new = dict[bytes, Place]()
         if begins:
@@ -133,7 +133,7 @@ class Books:
                 new[body] = Place(line, body, Stand.PERHAPS)
             for place in self._of_log(line):
                 if not place.is_there or (retains and place.body not in kept):
-                    continue  # (without `retain`, what other children alone have, too)
+                    continue  # (without `retain`, also items that only other children have)
                 each = new.setdefault(place.body, Place(line, place.body, Stand.PERHAPS))
                 # (Known: what a child of this name handed off just now, a start may take from
                 # this one too. And what is on its way is needed until it is gone.)
@@ -204,10 +204,10 @@ class Books:
     # -- what is found ----------------------------------------------------------------------
 
     def look(self, found: Counter[tuple[Line, bytes]], lines: Iterable[Line], end: End) -> None:
-        """It is one of the things that may be; from now on it is known which."""
+        """Check that the found items are a possible outcome; from now on it is the known one."""
         assert max(found.values(), default=1) == 1, f"twice: {found.most_common(3)}"
         lines, bodies = set(lines), {body for _, body in found}
-        for event in reversed(self.events):  # what ended its new places came behind it
+        for event in reversed(self.events):  # a later event may have ended its new places
             if event.made is not None:
                 came = event.made in lines
             else:

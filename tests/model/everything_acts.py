@@ -1,7 +1,7 @@
 """What can be done to a machine, and how often: for hypothesis, and for walks of a seed.
 
     @act(name=LINE, size=(0, 5))     a rule for hypothesis, and a step of a walk
-    walk(machine, seed, steps)       so many steps, each drawn by its weight
+    walk(machine, seed, steps)       this many steps, each drawn by its weight
 
 Hypothesis shrinks what it finds; a walk meets ten times as much in the same time.
 
@@ -19,7 +19,7 @@ from hypothesis.stateful import rule
 
 Act = TypeVar("Act", bound=Callable[..., None])
 _DOMAINS: Final[dict[str, dict[str, Sequence[Any]]]] = {}
-# What is drawn more often than once in so many steps, or less.
+# The acts that are drawn more often than the others, or less often.
 _WEIGHTS: Final = {
     "put": 12, "fetch": 14, "end": 12, "pass_time": 6, "put_behind": 3, "end_by_token": 4,
     "hand_off": 4, "touch": 1, "open_dead": 5, "flush": 0.6, "delete": 0.3, "forget_child": 1.5,
@@ -55,7 +55,8 @@ def act(**domains: Sequence[Any]) -> Callable[[Act], Act]:
 def walk(
     machine: Walker, seed: str, steps: int, often: Sequence[str] = (), **beginning: Any
 ) -> None:
-    """Take so many steps, as this seed says, these rules `often`; raises what a step raises."""
+    """Take `steps` steps as this seed draws them, the rules `often` four times as often; raise the
+    error of a step."""
     random = Random(seed)
     names = list(_DOMAINS)
     weights = [_WEIGHTS.get(name, _WEIGHT) * (4 if name in often else 1) for name in names]

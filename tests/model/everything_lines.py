@@ -1,6 +1,6 @@
-"""Queues, their readers and items, as the spec has them: what is there, and what may be leased.
+"""Queues, their readers and items, as the spec has them: which exist, and which may be leased.
 
-    Store: one log, ids, versions, what is retained
+    Store: one log, ids, versions, retained items
       └── lines ──▶ Line: its own line and each child's
                       └── places ──▶ Place: one item as one reader has it
 
@@ -116,7 +116,7 @@ class Line:
 
     @property
     def dead(self) -> list[Place]:
-        """The dead that nobody holds, in the order in which they died."""
+        """Return the dead letters that are not leased, in the order in which they died."""
         return sorted((p for p in self.places if p.state == "dead"), key=lambda p: p.died)
 
     def values(self, key: str) -> set[str]:
@@ -202,14 +202,14 @@ class Store:
     exists: bool = False  # surely: whether a refusal makes it, the spec does not say
     numbers: count[int] = field(default_factory=lambda: count(1))
     ids: dict[str, int] = field(default_factory=dict)
-    named: dict[str, Item] = field(default_factory=dict)  # what was stored under an id last
+    named: dict[str, Item] = field(default_factory=dict)  # the last item stored under an id
     scopes: dict[str, Scope] = field(default_factory=dict)
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)  # keys forgotten before `retain` changed
     retained: list[Item] = field(default_factory=list)  # put for all readers, as it retains them
     newest: Item | None = None
     last: int = 0  # the newest number that was given
-    unsure: int = 0  # up to there `retain` was another: what is done may be shown or not
+    unsure: int = 0  # up to there `retain` was another: a done item may be shown or not
 
     @property
     def own(self) -> Line:
@@ -250,7 +250,7 @@ class Store:
         return ",".join(sorted(key.split(","))) if self.own.rules.unordered else key
 
     def version(self, key: str, now_ms: int) -> int:
-        """Return how many items were written under this key, as far as that is remembered."""
+        """Return how many items were written under this key; 0 if that is forgotten."""
         number, last_ms = self.versions.get(self.stream(key), (0, 0))
         over = self.own.rules.retain_ms == 0 and now_ms >= last_ms + self.own.rules.dedupe_ms
         return 0 if over else number

@@ -1,6 +1,6 @@
-"""The rules of the machine of everything: who asks what, and what must be answered.
+"""The rules of the machine of everything: the requests of the clients and the expected answers.
 
-One rule: a rule that happened says so by `met`; what the state does not allow is not sent.
+One rule: a rule that happened says so by `met`; a request that the state forbids is not sent.
 """
 
 from __future__ import annotations

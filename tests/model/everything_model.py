@@ -120,7 +120,7 @@ class Town:
         line.places.append(Place(item, item.marker, item.due_ms))
 
     def _make_room(self, line: Line, size: int) -> bool:
-        """Drop the head as often as it takes; what is delayed stays, and nothing goes in vain."""
+        """Drop first items until there is room; delayed items stay, and none is dropped in vain."""
         if not line.may_take(size):
             return False
         while not line.has_room(size) and line.ready:
@@ -128,7 +128,7 @@ class Town:
         return line.has_room(size)
 
     def _gone(self, line: Line, place: Place, surely_retained: bool = True) -> None:
-        """This reader has it no more; as far as that is known it is retained as done."""
+        """The reader has it no more; it is retained as done, surely or not."""
         line.places.remove(place)
         if not surely_retained:
             place.item.may_be_gone = True
@@ -136,7 +136,7 @@ class Town:
     # -- lending ----------------------------------------------------------------------------
 
     def lend(self, line: Line, place: Place, holder: str, lease_ms: int | None) -> None:
-        """Lend it to a connection, or to whoever has the token."""
+        """Lease it to a connection, or to any client with the token."""
         place.holder, place.was_leased = holder, True
         lease_ms = lease_ms if lease_ms is not None else line.rules.lease_ms
         place.until_ms = None if lease_ms is None else self.now_ms + lease_ms
@@ -178,8 +178,8 @@ class Town:
         self.transfers.append(Transfer(target, place.item, keeps_expiry, line.name, may_be_late))
 
     def arrive(self, transfer: Transfer, stored_ms: int) -> None:
-        """It has come, then: a new arrival. What is moved keeps the rest of its expiry, and a dead
-        letter may get another."""
+        """Store the item of a transfer as a new arrival. A moved item keeps the rest of its expiry,
+        and a dead letter may get another."""
         self.transfers.remove(transfer)
         expires_ms = transfer.item.expires_ms if transfer.keeps_expiry else 0
         expires_ms = expires_ms if expires_ms > self.now_ms else 0
@@ -192,7 +192,7 @@ class Town:
     # -- ends of everything -----------------------------------------------------------------
 
     def flush(self, line: Line) -> None:
-        """What is ready or delayed goes; what is leased or dead stays."""
+        """Remove the ready and delayed items; the leased and dead ones stay."""
         for place in [*line.ready, *line.delayed]:
             self._gone(line, place)
 

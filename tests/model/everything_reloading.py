@@ -1,10 +1,10 @@
 """More rules of the machine of everything: reloads of the configuration, by the daemon's own way.
 
-A reload comes at any moment of a walk: beside waiters, leases, delayed items, what is retained, and
-times of a schedule that wait for room. It may change several things at once, and is refused as a
-whole when it changes key settings of a queue with items.
+A reload comes at any moment of a walk: among waiters, leases, delayed and retained items, and times
+of a schedule that wait for room. It may change several things at once, and is refused as a whole
+when it changes key settings of a queue with items.
 
-One rule: what a reload changes is changed in the model once the server has taken it.
+One rule: the model changes once the server has taken the reload.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ COUNTERS: Final = {name for name, each in series_of(QueueFacts).items() if each.
     # With the leases by connection: checked against the model instead.
     "items", "bytes", "leased", "keys_in_flight", "keys_blocked",
 }  # fmt: skip
-# Of one item: what follows from who holds it, and where it stands.
+# The fields of an item that follow from its lease and its place.
 OF_LEASES: Final = {"why", "lease_left_ms", "token", "holder"}
 VARIANTS: Final = ("newest", "older", "none")
 

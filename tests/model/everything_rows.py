@@ -137,7 +137,7 @@ CHANGES: Final = (
 
 @dataclass
 class Met:
-    """Which features met in one example, and how often; what was pending in which reload."""
+    """Which features met in one example, how often, and which of them were pending in a reload."""
 
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)

@@ -1,10 +1,10 @@
 """What the spec says of schedules: each time is put once, over reloads and restarts.
 
     a time comes ──▶ put at once
-             └── the queue is full ──▶ waits, as far as `catch_up` says ──▶ put a second later
+             └── the queue is full ──▶ waits, if `catch_up` allows it ──▶ put a second later
 
 The items of a schedule have one body, so only their count is compared. Where the spec leaves
-freedom, `must` and `may` differ: so many are put when there is room, and so many could be.
+freedom, `must` and `may` differ: the least and the largest number of puts once there is room.
 
 One rule: a time that was put is not counted again.
 """
@@ -58,7 +58,7 @@ class Beat:
             self.is_unsure = False
 
     def refuse(self) -> None:
-        """There was no room: so many go on waiting."""
+        """There was no room: `catch_up` says how many times go on waiting."""
         self.has_waited, self.is_at_once = True, False
         if self.catch_up == "none":
             self.must, self.may = 0, min(self.may, 1)

@@ -36,10 +36,10 @@ _VALUE: Final = re.compile(
     rb"VALUE \S+ (\d+) (\d+)(?: (\d+)(?: (\d+) (\d+|-) (\d+) (\w+) (\S+) (\S+))?)?\r\n"
 )
 _WAITS_MAX: Final = 5000
-# With `retain` by size: two segments, of which one is whole or not.
+# With `retain` by size: up to two segments more, one of them not whole.
 _SLACK_BYTES: Final = 2 * 2048
-# What is due some whole time after a request is so apart from the times of a schedule: which of two
-# comes first at one moment, with an item to be read back, is free.
+# This keeps whole durations after a request apart from the times of a schedule: the spec does not
+# say which of two things comes first at one moment if an item has to be read back.
 _APART_MS: Final = 13
 # A reload reaches one queue at a time.
 _ONE_BY_ONE: Final = {"kestrelpy.server.reloading.STEPS_MAX": 1}
@@ -133,7 +133,7 @@ class Play:
         self.of_keys: Settings = {}  # of `jobs` and its children
         self.heard: set[str] = set()  # what schedules did
         self.words: set[str] = set()  # the verbs that were sent
-        self.transcript: list[str] = []  # as in a transcript, for whoever has to find out
+        self.transcript: list[str] = []  # as in a transcript, for the search after a failure
         self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
         self.stage = ServerHarness()
         self.town = Town(self.stage.unix_ms)
@@ -202,7 +202,7 @@ class Play:
     # -- talking ----------------------------------------------------------------------------
 
     def ask(self, who: str, line: str, body: bytes | None = None) -> bytes:
-        """Ask; what is not answered at once is waited for."""
+        """Ask, and wait for the answer if it does not come at once."""
         data = line.encode() if body is None else f"{line} 0 0 {len(body)}".encode()
         return self.send(who, data if body is None else data + b"\r\n" + body)
 

@@ -1,6 +1,6 @@
 """More rules of the machine of everything: clients that wait, `get .../t=<time>`.
 
-One rule: whoever waits is sent nothing more; what it is answered, and when, `hear` compares.
+One rule: a waiting client is sent no further request; `hear` compares its answer and the moment.
 """
 
 from __future__ import annotations

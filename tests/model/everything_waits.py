@@ -1,12 +1,12 @@
-"""What the spec says of clients that wait: who is served when, and with what.
+"""The spec's rules for waiting clients: which is served when, and with which item.
 
-    first come, first served    whoever waits for items of one line; for its dead, another line
-    observers                   stand in no line: told of what is behind their marker
+    first come, first served    all that wait for items of one line; for its dead letters, apart
+    observers                   stand in no line: each is shown the items after its marker
 
 Where an item and the end of a wait fall on one moment, either may come first: `heard` says which it
-was. A peek behind one that cannot be served may be shown what is there, at once or at its end.
+was. A peek after a waiter that cannot be served may be shown an item, at once or at its end.
 
-One rule: whoever waits is served here as soon as it can be, by `serve`.
+One rule: `serve` serves each waiting client as soon as possible.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Wait:
 
 
 class Waits:
-    """Everybody who waits, in the order in which they came."""
+    """All waiting clients, in the order in which they came."""
 
     def __init__(self, lend: Lend) -> None:
         self.all: list[Wait] = []
@@ -46,7 +46,7 @@ class Waits:
         self._lend = lend
 
     def of(self, name: str, *hows: str) -> list[Wait]:
-        """Return those who wait at this line."""
+        """Return the clients that wait at this line."""
         here = [w for w in self.all if w.name == name and not w.is_done]
         return [w for w in here if not hows or w.how in hows]
 
@@ -54,11 +54,11 @@ class Waits:
         return any(w.who == who for w in self.all)
 
     def serve(self, line: Line, store: Store) -> None:
-        """Hand out what there is."""
+        """Hand out the available items."""
         for hows in (("open", "token", "take", "peek"), ("dead",)):
             for wait in self.of(line.name, *hows):
                 if not self._hand(line, wait):
-                    break  # nobody overtakes it
+                    break  # no later one overtakes it
         for wait in self.of(line.name, "observe"):
             items = [place.item for place in line.places]
             if line is store.own and line.rules.retain_ms and not line.rules.retain_bytes:
@@ -91,7 +91,7 @@ class Waits:
         wait.is_done, wait.item = True, item
 
     def see(self, wait: Wait, line: Line) -> None:
-        """A peek may be shown what is there, whoever waits to be leased it."""
+        """A peek may be shown an item even if another client waits for its lease."""
         place = next(line.possible(), None)
         if place is not None and self.heard(wait) not in (b"", END):
             self._answer(wait, place.item)

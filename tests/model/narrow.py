@@ -106,7 +106,7 @@ def bodies(answer: bytes) -> list[bytes]:
 
 
 def walk(machine: type[Narrow], seed: object, steps: int) -> Narrow:
-    """Take so many steps; raise what a step raises, with the seed and the last of what was said."""
+    """Take `steps` steps; raise a step's error, with the seed and the end of the transcript."""
     walker = machine(seed)
     names, weights = [*machine.weights], [*machine.weights.values()]
     try:
@@ -124,9 +124,9 @@ def walk(machine: type[Narrow], seed: object, steps: int) -> Narrow:
 
 
 def measure(machine: type[Narrow], walks: int, steps: int) -> Pairs:
-    """Take so many walks, and more while something is missing, up to four times as many.
+    """Take `walks` walks, and more while a pair is missing, up to four times as many.
 
-    Each value of each setting is met beside each effect, but what cannot be.
+    A pair is a value of a setting with an effect; all possible pairs must be met.
     """
     pairs: Pairs = Counter()
     for seed in range(4 * walks):

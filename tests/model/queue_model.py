@@ -121,7 +121,7 @@ class QueueModel:
 
     @property
     def dead(self) -> list[Thing]:
-        """The dead that nobody holds, in the order in which they died."""
+        """Return the dead letters that are not leased, in the order in which they died."""
         found = [t for t in self.things.values() if t.died and not t.holder]
         return sorted(found, key=lambda t: t.died)
 
@@ -300,7 +300,7 @@ class QueueModel:
         return Delay(int(min(wait_ms, policy.retry_delay_max_ms)))
 
     def hang_up(self, who: str, opened: list[int]) -> None:
-        """`opened`: what it holds, in the order in which it was opened."""
+        """End the waits and leases of a client; `opened` are its items, first opened first."""
         self.waits = [w for w in self.waits if w.who != who]
         for item in opened:
             self.take_back(self.things[item], "hangup")
@@ -309,7 +309,7 @@ class QueueModel:
     # -- waiting ----------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Strictly in the order they came: if the first cannot be served, nobody is."""
+        """Serve strictly in the order of arrival: if the first cannot be served, no other is."""
         for dead in (False, True):
             while any(w.dead == dead for w in self.waits):
                 wait = next(w for w in self.waits if w.dead == dead)
@@ -347,7 +347,7 @@ class QueueModel:
         return bool(found)
 
     def redrive(self, id_: int) -> bool:
-        """Only what is dead and nobody holds: a new arrival, with its marker."""
+        """Redrive a dead letter that is not leased: a new arrival, with its marker."""
         found = [thing for thing in self.dead if thing.id == id_]
         for thing in found:
             thing.died, thing.reason, thing.attempts = 0, "", 0
@@ -357,7 +357,7 @@ class QueueModel:
         return bool(found)
 
     def purge(self, id_: int) -> bool:
-        """Only what is dead and nobody holds."""
+        """Purge a dead letter that is not leased."""
         found = any(thing.id == id_ for thing in self.dead)
         if found:
             del self.things[id_]
@@ -382,11 +382,11 @@ class QueueModel:
     def restart(
         self, things: dict[int, Thing], next_id: int, paused: bool, total: int
     ) -> None:
-        """What was leased by connection is back at its place; a restart counts no attempt.
+        """Put each item with a lease by connection back at its place; a restart counts no attempt.
 
-        What was leased by token is so until its deadline by the running clock, at most its full
-        length later; what is delayed follows its clock. The running clock goes on at the last beat,
-        or where the wall is, if that is later.
+        A lease by token lasts until its deadline by the running clock, at most its full length
+        longer; a delayed item follows its own clock. The running clock goes on from the last beat,
+        or from the wall clock, if that is later.
         """
         self.things = {}
         self.running_ms = max(self.running_ms, self.offset_ms)

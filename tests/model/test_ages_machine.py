@@ -136,7 +136,7 @@ class AgesMachine(Narrow):
     def _look_at_queue(self, is_there: bool) -> None:
         if self.own is None:
             if is_there:  # a child with a block brings its queue
-                assert self.has_named, "jobs is there, and nobody named it"
+                assert self.has_named, "jobs is there, and no client named it"
                 self._make()
             return
         if not is_there:
@@ -187,7 +187,7 @@ class AgesMachine(Narrow):
                 del child.items[:1]
 
     def _is_free(self, name: str) -> bool:
-        """True if nobody holds anything of it, waits for it, or has paused it."""
+        """True if the child has no leases and no waiters, and is not paused."""
         child = self.children.get(name)
         return child is None or not child.is_in_use
 

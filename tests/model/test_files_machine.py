@@ -32,7 +32,7 @@ DUE = (b"", b"/delay=1s", b"/delay=1h", b"/delay=5h")
 
 
 class Life:
-    """A queue, what was stored in it, and what was handed out."""
+    """A queue, the items that were stored in it, and those that were handed out."""
 
     def __init__(self, random: Random) -> None:
         self.random = random

@@ -1,8 +1,8 @@
 """Hand-offs among three queues, over crashes at any moment: each item is once where the answers
 say, and with the body that was handed off last.
 
-The model is made of the specification (3.2): it knows of each item which places its answers leave
-possible. What was not answered is in one of two places, and a crash decides.
+The model is made of the specification (3.2): it knows for each item the places that its answers
+leave possible. An item without an answer is in one of two places, and a crash decides.
 
 Promise: hand-off.
 """

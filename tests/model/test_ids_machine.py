@@ -96,7 +96,7 @@ class IdsMachine(Narrow):
         there.ids[id_], there.used_ms = seen, now_ms
 
     def _draw(self) -> tuple[str, str, int, Seen, str]:
-        """An id, its scope, what it names, and the options of these."""
+        """Draw an id, its scope and epoch, the body and key under it, and the options of a set."""
         id_, scope = self.pick(("1", "2", "3")), self.pick(("", "", "s", "t"))
         body, key = self.pick(("x", "x", "y", "a long one")), self.pick(("", "", "K", "L"))
         there = self.scopes.get(scope)
@@ -105,7 +105,7 @@ class IdsMachine(Narrow):
         return id_, scope, epoch, (body, key), options + f"/key={key}" * bool(key)
 
     def _judge(self, id_: str, scope: str, epoch: int, seen: Seen) -> str:
-        """What becomes of it: stored, repeated, reused, too large."""
+        """Return the expected outcome: stored, repeated, reused, or too large."""
         if len(seen[0]) > self.limit:
             return "too large"
         before = self._seen(id_, scope, epoch)

@@ -1,8 +1,8 @@
 """The journal against a model written from the spec, on a disk that fails at any step.
 
-The model is a list: what was appended, in order, and up to where an answer said *synced* or
-*written*. A restart may keep more than was promised, but only ever a beginning of that list; and
-what is alive in it is what was put and not confirmed.
+The model is the list of appended records, in order, with two marks: up to where an answer said
+*synced*, and up to where *written*. A restart may keep more than was promised, but always a
+beginning of that list; and its live items are those that were put and not confirmed.
 
 Promise rewritten: a failed sync then a restart, a power cut during recovery.
 Promise: stored.

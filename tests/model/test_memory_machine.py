@@ -1,7 +1,8 @@
 """A queue with next to no memory does what one with endless memory does, item by item.
 
-Both have real journals with tiny segments on memory disks. What has to be read back comes at random
-later moments; snapshots are written, segments rewritten and removed, processes killed in between.
+Both have real journals with tiny segments on memory disks. An item that has to be read back comes
+at a random later moment; snapshots are written, segments rewritten and removed, processes killed in
+between.
 
 Promise memory: random histories on little memory against endless memory, with late reads, crashes,
     flushes, expiry; `python -m bench backlog`.
@@ -294,16 +295,16 @@ def by_deadline(lease: Lease) -> tuple[int, int]:
 
 
 def check(reader: Subscription) -> None:
-    """What the line says of itself is so."""
+    """Check that the figures of the ready list are true."""
     ready = reader.ready
     items = list(ready)
     assert len(items) == ready.resident
-    assert len({i.id for i in items}) == len(items), "nothing is there twice"
+    assert len({i.id for i in items}) == len(items), "no item is there twice"
     assert all(i.is_whole for i in items)
     assert sum(len(i.body) for i in items) == ready.resident_bytes
     assert sum(len(lease.item.body) for lease in reader.leases) == reader.leased_bytes
     places = [i.id for i in items if i.id not in reader.out_of_order]
-    assert all(i < ready.frontier for i in places), "nothing in memory is behind the frontier"
+    assert all(i < ready.frontier for i in places), "no item in memory is after the frontier"
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
     delayed = set(reader.delays.ids)
     assert delayed <= set(reader.out_of_order)

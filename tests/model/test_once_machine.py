@@ -2,9 +2,9 @@
 gaps, whatever crashes.
 
 Producers send with ids, scopes and versions at random, at the edges of the windows; consumers take
-what there is; snapshots are written and chunks merged, segments go; processes end, are killed, the
-power is cut. The model is the spec. A power cut leaves some beginning of what nobody was answered,
-so from then on the model is all that may be true, until answers tell.
+the items; snapshots are written and chunks merged, segments removed; processes end or are killed,
+the power is cut. The model is the spec. A power cut keeps a beginning of the puts that were not
+answered, of any length, so from then on the model is a set of possibilities, until answers tell.
 
 Promise id: random histories against a model with kills, power cuts before the sync, snapshots,
     merged and forgotten chunks; a power cut at any verb of a snapshot and a merge; idempotent
@@ -83,14 +83,14 @@ ASKS = st.builds(Ask, VERBS, IDS, SCOPES, st.integers(0, 2), KEYS, st.integers(0
 
 @dataclass
 class Known:
-    """What the spec says is remembered."""
+    """The ids, scopes and versions that the queue remembers according to the spec."""
 
     ids: dict[bytes, int] = field(default_factory=dict)
     scopes: dict[bytes, tuple[int, int, set[bytes]]] = field(default_factory=dict)
     versions: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
     def answer(self, ask: Ask, now_ms: int) -> bytes:
-        """What is answered to this, which is remembered if it is stored."""
+        """Return the answer to this request, and remember it if it is stored."""
         if ask.id and self._is_seen(ask, now_ms):
             return b"NOT_STORED\r\n" if ask.verb == "add" else b"STORED\r\n"
         version, written_ms = self.versions.get(ask.key, (0, 0))

@@ -155,8 +155,8 @@ class World:
         return sorted(seen)
 
     def begin(self, name: str, first: int) -> None:
-        """A child that is to see markers from `first` on, as far as anybody has them, or as they
-        are retained."""
+        """Make a child that sees the markers from `first` on: the retained ones, or else those that
+        some reader still has."""
         line = Line()
         found = [t for line in self.lines.values() for t in line.things.values()]
         if self.retained is not None:

@@ -3,9 +3,9 @@ item that is kept once, in the order of markers, done or not, and miss none.
 
 Consumers confirm, give back, put off, bury and flush; items are due later and expire; `retain`
 changes, the journal is tidied up (snapshots, rewriting, segments that go), processes are ended and
-killed, the power is cut. The model says what must be seen: what is not done, and what is done and
-whose time is not over. What must not be seen: anything out of order, twice, past its expiry, with
-another body, or under another marker than its first.
+killed, the power is cut. The model names the items that must be seen: those that are not done, and
+done ones whose retention is not over. No item may be seen out of order, twice, past its expiry,
+with another body, or under another marker than its first.
 
 Promise retain: random histories against a model with crashes, rotation and removal; the whole
     server with crashes and faults, up to three queues between which items move; a worker that is

@@ -185,7 +185,7 @@ class SyncMachine(Narrow):
         wanted = b"VALUE jobs 0 %d\r\n%b\r\n" % (len(item.body), item.body)
         # Its put comes first, so both have to be far enough.
         is_shown = self._level(item.record) >= self.stored
-        # Two things are waited for; what is written or synced is so up to some record.
+        # The answer waits for two records; the log is written or synced up to one record.
         end, needs = (record, self.confirmed) if is_shown else (item.record, self.stored)
         self._expect(who, said, wanted, end, max(needs, self.confirmed))
         self.met.add("take")
