@@ -3,8 +3,8 @@
     copy ──▶ .ci/compile: an environment with the wheel, once
          ──▶ before each run of tests: compile what has changed since, put it into the environment
 
-What has changed is compiled without optimizing, one file of C for each module: where there is a
-`ccache`, that takes 20 seconds instead of 60.
+Changed modules are compiled without optimizing, one file of C for each module: with a `ccache`,
+that takes 20 seconds instead of 60.
 
 One rule: sources that are put back are compiled again, before a test runs that has to pass.
 """

@@ -17,7 +17,7 @@ CROSSED: tuple[Fault, ...] = (
     *CHILDREN_CROSSED, *RESTARTS_CROSSED, *WIRE_CROSSED, *SYNCS_CROSSED
 )  # fmt: skip
 
-# Faults that no test finds, each with the reason why nobody could.
+# Faults that no test finds, each with the reason why none can.
 KNOWN_CROSSED: dict[str, str] = {
     "a child's block decides how keys match, not the queue's":
         "the configuration gives a child the key settings of its queue before",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.faults.planted_faults import Fault
 
-# Of a fault that is known as one that nobody can find: the machines would take an hour to say so.
+# The tests of a fault that no test can find: with the machines a run would take an hour.
 CORE = ("tests/unit/core", "tests/scenario/test_transcripts.py")
 
 DEAD = (

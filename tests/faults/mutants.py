@@ -80,7 +80,7 @@ BROKE_OFF: Final = "(pytest broke off)"
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed file; `id` is the same as long as the whole file is."""
+    """One changed file; `id` changes when any part of the file changes."""
 
     id: str
     path: str
@@ -105,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Runs:
-    """The tests for one module: what is run first, and what only if that passes."""
+    """The tests for one module: those that run first, and those that run only if the first pass."""
 
     first: list[str]
     then: list[str]
@@ -152,7 +152,7 @@ def sample(
     equivalent: Mapping[tuple[str, str, str], str],
     changes: Changes,
 ) -> list[Mutant]:
-    """Return so many mutants: the same ones for the same seed and sources, more go on with more."""
+    """Return `count` mutants: the same for the same seed and sources; a larger count adds some."""
     return list(_first(count, mutants(texts, seed, equivalent, changes)))
 
 

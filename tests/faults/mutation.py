@@ -1,4 +1,4 @@
-"""One small change of a source: where it is made, how it ranks in a draw, what it looks like."""
+"""One small change of a source: its place, its rank in a draw, and its diff."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _LOGGERS: Final = ("log.", "logger.", "_log.")
 
 
 class OmitStatement(Operator):
-    """Leaves out a call whose result nobody uses, `x += y`, or `del`: what is forgotten easily."""
+    """Leaves out a call with an unused result, `x += y`, or `del`: these are easily forgotten."""
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         if node.type == "simple_stmt" and _is_omissible(node.children[0]):

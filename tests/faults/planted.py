@@ -232,7 +232,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--missing", action="store_true", help="faults no test is named for yet")
     parser.add_argument("--quick", action="store_true", help="with no test that is slow")
     parser.add_argument("--short", action="store_true", help="with the tests of make test")
-    parser.add_argument("--sample", metavar="N", type=int, help="so many, chosen by chance")
+    parser.add_argument("--sample", metavar="N", type=int, help="N of them, chosen by chance")
     parser.add_argument("--dir", type=Path, help="where the copy is made")
     wanted = parser.parse_args(words)
     listed: FaultList = LISTS[wanted.listed]

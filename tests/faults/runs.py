@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
-TEST_SECONDS = 120  # one test that takes longer has noticed something, too
+TEST_SECONDS = 120  # a test that takes longer has found the fault as well
 RUN_SECONDS = 1200
 ALL = "not soak and not sweep"
 SHORT = "not long and not soak and not sweep"  # of `make test`

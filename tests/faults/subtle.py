@@ -1,4 +1,4 @@
-"""Mistakes of good engineers, as changes of a source: what is right once, and wrong the next time.
+"""Mistakes of good engineers, as changes of a source: code that is right once, and wrong later.
 
     mutations(path, text)      every such mistake of one file, with the place it is made at
     drawn(found, texts, seed)  all of them in an order that the seed decides, the operators in turn
@@ -30,7 +30,7 @@ from typing import Final
 
 from tests.faults.mutation import Mutation, rank
 
-_Edit = tuple[int, int, str]  # from, to, what stands there afterwards
+_Edit = tuple[int, int, str]  # from, to, the new text
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Found = tuple[ast.AST, list[_Edit]]
 
@@ -80,7 +80,7 @@ class Source:
 
 
 def ast_range(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the line and column of the first and behind the last character."""
+    """Return the line and column of the first character, and those after the last one."""
     assert isinstance(node, ast.stmt | ast.expr | ast.keyword | ast.pattern)
     assert node.end_lineno is not None and node.end_col_offset is not None
     return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
@@ -151,8 +151,8 @@ def stale_reads(source: Source) -> Iterator[_Found]:
 
 
 def _set_once(source: Source) -> set[str]:
-    """Return the private attributes that this file sets in `__init__` alone, as `self._x`: one read
-    before the wait is the same one behind it."""
+    """Return the private attributes that this file sets in `__init__` alone, as `self._x`: a wait
+    does not change them."""
     made, changed = set[str](), set[str]()
     for function in source.functions():
         found = made if function.name == "__init__" else changed

@@ -1,7 +1,7 @@
 """Rules that hold in several variants, and for each variant the test that covers it.
 
 A test of one variant says nothing about the others: they have code of their own, and a mistake in
-the second variant of a tested rule is the one that nobody notices.
+the second variant of a tested rule is easily missed.
 
     RULES["an answer waits for what it rests on"]["a duplicate over HTTP"] = "tests/...::test_..."
 

@@ -36,7 +36,7 @@ _VALUE: Final = re.compile(
     rb"VALUE \S+ (\d+) (\d+)(?: (\d+)(?: (\d+) (\d+|-) (\d+) (\w+) (\S+) (\S+))?)?\r\n"
 )
 _WAITS_MAX: Final = 5000
-# With `retain` by size: up to two segments more, one of them not whole.
+# `retain` by size is exact to two segments: one that is full and one that is not.
 _SLACK_BYTES: Final = 2 * 2048
 # This keeps whole durations after a request apart from the times of a schedule: the spec does not
 # say which of two things comes first at one moment if an item has to be read back.

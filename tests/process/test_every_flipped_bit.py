@@ -1,8 +1,8 @@
-"""Every flipped bit of every file of a data directory is named by the start, or by whoever reads
-what it hit, or it changes nothing. It is never silent.
+"""The start, or the first read of its place, names every flipped bit of every file of a data
+directory, or the bit changes nothing. None changes something in silence.
 
-In `make test` one bit of every eighth byte is flipped, in `make test-fast` of each 31st, and in
-`make sweep` every bit, in two hours. Of long runs of filler every sixteenth byte is taken.
+`make test` flips one bit of every eighth byte, `make test-fast` of every 31st, and `make sweep` all
+bits, in two hours. In long runs of filler it takes every sixteenth byte.
 
 Promise flipped-bit: one bit of every fifth byte of every file, one at a time, of a directory with
     something of everything; each bit in `make sweep`.
@@ -49,7 +49,7 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def say(stage: ServerHarness, who: str, *lines: bytes) -> bytes:
-    """Send lines; what came back is no error."""
+    """Send lines, and check that no answer is an error; return the answers."""
     heard = stage.say(who, *lines)
     assert b"ERROR" not in heard, heard
     return heard
@@ -66,7 +66,7 @@ def logs(stage: ServerHarness) -> Iterator[tuple[Queue, JournalLog]]:
 
 
 def take_snapshot(stage: ServerHarness, name: str) -> None:
-    """A snapshot of this queue, with its chunk; what is mostly done with is rewritten."""
+    """Take a snapshot of this queue, with its chunk, and compact segments that are mostly dead."""
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
     maintenance = log.store.maintenance
@@ -118,7 +118,7 @@ def lived(closed: bool) -> tuple[MemoryDisk, int]:
         if number > 5:
             say(stage, "d", b"get jobs")
             say(stage, "d", b"get jobs+audit")
-    # What is dead, was given back, is lent by token or delayed, also behind the last snapshot.
+    # Items that are dead, returned, leased by token or delayed, also after the last snapshot.
     for _ in range(3):
         say(stage, "d", b"get jobs/open")
         say(stage, "d", b"get jobs/abort")
@@ -247,7 +247,7 @@ def is_named(disk: MemoryDisk, now_ms: int, whole: dict[str, object]) -> bool:
 
 
 def offsets(data: bytes, each: int) -> Iterator[int]:
-    """Each so many bytes of what stands in a file; of long runs of filler, sixteen times fewer."""
+    """Yield every offset number `each` of a file; in long runs of filler, sixteen times fewer."""
     words = bytearray(len(data))
     for at, byte in enumerate(data):
         if byte not in b"\0 \n":
@@ -258,7 +258,7 @@ def offsets(data: bytes, each: int) -> Iterator[int]:
 
 
 def sweep(closed: bool, part: str, each: int, bits: int) -> None:
-    """Flip so many bits of each so many bytes of the files in one part of a data directory."""
+    """Flip `bits` bits of every byte number `each` of the files in one part of a data directory."""
     kept, now_ms = lived(closed)
     random, silent = Random(SEED), list[str]()
     for path in (path for path in files(kept) if fnmatch(path, f"data/{part}*")):

@@ -70,7 +70,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of a fresh environment, outside of which nothing of ours is seen."""
+    """The command of a fresh environment that does not see the sources of this tree."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder, with_pip=True, symlinks=True)
     # Only the dependencies come from here: a path file in a folder that a path file names is not
@@ -198,7 +198,7 @@ def test_the_health_check_of_the_container_needs_no_login_and_no_tls(
         check = [over_tcp if word == local else word for word in check]
         assert run(sys.executable, "-m", "kestrelpy", *check, env=clean).returncode != 0
         mode = Path(local).stat().st_mode
-        assert not mode & 0o022, "nobody else may write to it"
+        assert not mode & 0o022, "no other user may write to it"
     assert run(sys.executable, "-m", "kestrelpy", *check, env=clean, cwd=tmp_path).returncode == 2
 
 

@@ -1,4 +1,4 @@
-"""A start with very many queues: what it does for each of them, and what it leaves behind."""
+"""A start with very many queues: its work for each of them, and the objects that it leaves."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.support.at_rest import left_over
 from tests.support.daemon import DaemonProcess
 
 _KNOWN = "how its queues were declared: a channel that was closed is used by nobody"
-# What kombu's own classes give their instances, and may hold something when these are closed.
+# Attributes of kombu's own classes that may hold something when the instance is closed.
 KOMBUS_OWN = {
     "kombu.channel.Channel": {
         "channel_id": "a name", "closed": "it is", "_passing _auto_delete _settings _going": _KNOWN,
@@ -113,7 +113,7 @@ def cut_a_wait_off(use: Use) -> None:
 
 
 def lose(use: Use) -> None:
-    """The daemon lends a message to nobody any more that the channel has."""
+    """End the lease of a message that the channel still has, and acknowledge the message then."""
     message = use.got()
     token = message.delivery_tag.rpartition(":")[2]
     use.transport.command(f"get {use.name}/defer/token={token}".encode())

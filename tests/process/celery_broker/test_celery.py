@@ -124,7 +124,7 @@ def test_a_worker_that_must_stop_finishes_what_runs_and_gives_back_the_rest(
 
         assert worker.returncode == 0
         left = shop.counts()
-        assert left["open_transactions"] == 0  # nobody waits for a lease to end
+        assert left["open_transactions"] == 0  # no message has to wait for the end of a lease
         assert left["items"] == 8 - len([line for line in shop.ran() if line.startswith("ended")])
         assert left["items"] >= 3
 

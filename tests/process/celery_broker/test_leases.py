@@ -1,4 +1,4 @@
-"""The leases of messages: renewed and ended over breaks, and nobody waits.
+"""The leases of messages: renewed and ended over breaks, without a wait of the channel.
 
 Promise: celery.
 """
@@ -116,7 +116,7 @@ def test_a_lease_that_is_over_is_said(
         shop.daemon.client().get(f"{queue}/abort/token={token}")
         eventually(lambda: f"{queue}: a message may be handled again" in caplog.text)
 
-    keeper.end(queue, token, "close")  # it is too late, and harms nobody
+    keeper.end(queue, token, "close")  # it comes too late, and does no harm
     keeper.close(10)
     assert counts(shop.daemon, queue)["items"] == 1
 

@@ -66,8 +66,7 @@ class Shop:
         process.wait(SECONDS)
 
     def send(self, script: str) -> str:
-        """Run a script in the producer, a process that lives as long as the shop; return what it
-        prints."""
+        """Run a script in the producer, a process that ends with the shop; return its output."""
         if self._producer is None:
             self._producer = subprocess.Popen(
                 [sys.executable, "-c", PRODUCER], env=self.environment, cwd=self.folder,

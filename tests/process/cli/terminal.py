@@ -1,4 +1,4 @@
-"""A program that runs on a terminal: what it writes there, and keys that are pressed."""
+"""A program that runs on a terminal: its output there, and the keys that are pressed."""
 
 from __future__ import annotations
 

@@ -159,8 +159,8 @@ def look_at_failure(how: int, nth: int) -> None:
 
 
 def look_at_kill(nth: int, is_power_cut: bool) -> None:
-    """The process or the machine ends at the nth verb: what is there is whole, or no restore takes
-    it; the backup is made again elsewhere."""
+    """Check an end of the process or the machine at the nth verb: the backup is whole, or a restore
+    refuses it; another one can be made in another folder."""
     disk = BusyDisk()
     busy(disk)
 

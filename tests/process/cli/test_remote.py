@@ -21,7 +21,7 @@ from tests.support.daemon import DaemonProcess
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A daemon that takes connections and answers nobody."""
+    """A daemon that takes connections and does not answer."""
     with DaemonProcess(tmp_path_factory.mktemp("stopped") / "data") as daemon:
         os.kill(daemon.pid, signal.SIGSTOP)
         yield f"127.0.0.1:{daemon.port}"

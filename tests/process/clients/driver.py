@@ -37,7 +37,7 @@ class Driver:
         return answer.strip()
 
     def send(self, step: str) -> None:
-        """Send a step whose answer nobody waits for: the driver is killed next."""
+        """Send a step without a wait for its answer: the driver is killed next."""
         process = self._process or self._start()
         assert process.stdin is not None
         process.stdin.write(step + "\n")
@@ -86,7 +86,7 @@ def run_case(driver: Driver, case: str, name: str) -> str:
             return f"no {step.split()[0]}"
         if answer.endswith(" hidden") and "{n}" in expected:
             if case == "token":
-                return "no number"  # a token that nobody sees names nothing
+                return "no number"  # a client that hides the token cannot name the lease
             number = "0"  # the driver keeps it
             continue
         if not number and "{n}" in expected:

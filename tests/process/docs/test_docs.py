@@ -173,7 +173,7 @@ def test_each_promise_has_evidence_and_each_test_that_names_one_is_right() -> No
     assert len(names) == len(set(names)) > 70
     found = evidence()
     assert [name for name in names if name not in found] == [], "no test says: Promise <name>."
-    assert sorted(found.keys() - set(names)) == [], "nobody promised these"
+    assert sorted(found.keys() - set(names)) == [], "no promise has these names"
     assert EVIDENCE.read_text() == page(), "run python -m tests.support.promises"
 
 

@@ -59,7 +59,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 @pytest.fixture
 def number(engine: Engine) -> int:
-    """A slice that nobody has claimed."""
+    """The number of a slice that no member has claimed."""
     return max(engine.owners(), default=0) + 1
 
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL with a real standby: what it acknowledges is on both, whatever happens."""
+"""A real PostgreSQL with a real standby: an acknowledged commit is on both, whatever fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A disk that fills under a running daemon: storing is refused, fetching and confirming go on.
 
-Spec 1.9. The disk is a tmpfs of a few mebibytes; other files on it take what is left, as a log
-that nobody rotates would, and take at once whatever the daemon gives back.
+Spec 1.9. The disk is a tmpfs of a few mebibytes; other files on it take the rest, as a log without
+rotation would, and take all room at once that the daemon frees.
 
 Promise full-disk: a small disk that other programs fill and leave full, also across stops and
     kills, with none, one or two snapshots; bursts of small items under eight workers as it fills,

@@ -1,7 +1,7 @@
-"""A sync that hangs: only what has to wait for it waits.
+"""A sync that hangs: only the answers that need it wait for it.
 
-Spec 1.2, 1.5 and design 4. strace holds every sync of one queue's segment for ten seconds. Nothing
-here measures time: what is claimed is that answers come *before* the word the hung sync holds back.
+Spec 1.2, 1.5 and design 4. strace holds every sync of one queue's segment for ten seconds. No test
+here measures time: the other answers come *before* the one that the hung sync holds back.
 
 Promise hung-sync: a sync held for ten seconds in the real process.
 """
@@ -26,7 +26,7 @@ def connect(daemon: DaemonProcess) -> Raw:
 
 
 def has_heard_nothing(raw: Raw) -> bool:
-    """Has no byte come in?"""
+    """True if no byte has come in."""
     raw.sock.setblocking(False)
     try:
         return not raw.sock.recv(1)
@@ -55,7 +55,7 @@ def test_while_a_sync_hangs_everything_else_is_answered(tmp_path: Path) -> None:
         with hold(daemon, tmp_path / "trace", "slow"):
             setter.send(b"set slow 0 0 1\r\n3\r\n")
 
-            # The queue itself: what is stored is shown, lent and confirmed; a confirm is written.
+            # The queue itself: stored items are shown, leased and confirmed; a confirm is written.
             raw.ask(b"get slow/peek\r\n", b"VALUE slow/peek 0 1\r\n1\r\nEND\r\n")
             raw.ask(b"get slow/open\r\n", b"VALUE slow/open 0 1\r\n1\r\nEND\r\n")
             raw.ask(b"get slow/close\r\n", b"END\r\n")

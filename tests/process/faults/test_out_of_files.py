@@ -61,7 +61,7 @@ def segments_open(daemon: DaemonProcess) -> int:
 
 
 def allow(daemon: DaemonProcess, count: int) -> None:
-    """From now on it may have so many descriptors."""
+    """Limit the daemon to `count` descriptors from now on."""
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (count, LIMIT))
 
 
@@ -116,7 +116,7 @@ def test_what_was_stored_comes_back_in_sequence_when_the_crowd_has_left(
 ) -> None:
     fetched: list[bytes] = []
     answer = take_all(worker, fetched)
-    assert answer.startswith(SHORT), "not END: nobody knows that there is nothing"
+    assert answer.startswith(SHORT), "not END, which would say that the queue is empty"
     assert b"Too many open files" in answer
     worker.send(b"gets big/peek/after=0/n=10\r\n")
     assert worker.line().startswith(SHORT)
@@ -177,7 +177,7 @@ def test_no_lock_is_taken_twice(
 def test_a_shortage_costs_the_processor_next_to_nothing(
     daemon: DaemonProcess, worker: Raw, crowd: list[socket.socket]
 ) -> None:
-    waiting = [Raw(("127.0.0.1", daemon.port)) for _ in range(CROWD)]  # nobody accepts them
+    waiting = [Raw(("127.0.0.1", daemon.port)) for _ in range(CROWD)]  # they are not accepted
     worker.send(b"".join(b"set q%d 0 0 1\r\ny\r\n" % q for q in range(QUEUES)))
     before = switches(daemon)
     time.sleep(1)

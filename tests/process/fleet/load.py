@@ -3,8 +3,8 @@
     producers ──set──▶ jobs (some with a delay), keyed (six keys), once (with ids)
     workers   ◀─open── by connection, in one trip, by token ──confirm──▶
 
-A client asks whoever serves; what it asked and was not answered is in doubt. An impatient one lets
-its connection lie after a second and asks the other member; a patient one waits.
+A client asks the member that serves; a request without an answer is in doubt. An impatient client
+leaves its connection after a second and asks the other member; a patient one waits.
 
 One rule: an answer is written down under the lock before anything follows from it.
 """
@@ -154,7 +154,7 @@ class Caller:
             assert self._socket is not None
             self._socket.sendall(request)
             line, body = self._answer()
-        except TimeoutError:  # it stays open: what comes on it is looked at
+        except TimeoutError:  # it stays open: a late answer is looked at
             self.books.left.append((self.member, self._socket))
             self._socket = None
             self._give_up()

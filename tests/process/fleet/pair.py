@@ -33,7 +33,7 @@ catch_up = "all"
 
 
 class Pair:
-    """A cluster of two servers and two members, of which one owns the data."""
+    """A cluster of two servers and two members; one member owns the data."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""The files for a fleet in containers: as far as they can be tried without a container runtime."""
+"""The files for a fleet in containers, tested without a container runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input over HTTP against a real daemon: one sentence, bounded memory, nobody else notices.
+"""Bad input over HTTP against a real daemon: one sentence, bounded memory, no harm to others.
 
 Promises: http-hang-up, http-bounded.
 """
@@ -185,7 +185,7 @@ def test_bodies_of_many_connections_together_are_bounded(daemon: DaemonProcess) 
     before, socks = resident_mib(daemon), list[socket.socket]()
     try:
         refused = 0
-        for _ in range(40):  # 40 times 3 MiB, of which 4 MiB may be in memory
+        for _ in range(40):  # 40 times 3 MiB; only 4 MiB of it may be in memory
             sock = connect(daemon)
             socks.append(sock)
             sock.settimeout(5)

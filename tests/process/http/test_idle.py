@@ -91,7 +91,7 @@ def heard(socks: list[socket.socket]) -> list[bytes]:
 
 
 def is_alone(port: int) -> bool:
-    """Is there no other HTTP connection?"""
+    """True if there is no other HTTP connection."""
     try:
         said = httpx.get(f"http://127.0.0.1:{port}/admin/connections?limit=500").json()
     except httpx.TransportError:

@@ -1,8 +1,8 @@
-"""The daemon answers as /openapi.json says, whatever is asked: schemathesis asks.
+"""The daemon answers as /openapi.json says to every request that schemathesis makes.
 
-Waits of minutes and the end of one's own connection are not asked (`INSTEAD` in the support says
-what is); `drain` is, and is refused. `GET /events` never ends: its own tests read it, and `/views`
-answers with the same members.
+No request waits for minutes or ends its own connection (`INSTEAD` in the support has others in
+their place); `drain` is asked, and is refused. `GET /events` never ends: its own tests read it, and
+`/views` answers with the same members.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`kill -9` on either side of each answer of the messaging API: what was answered is true.
+"""`kill -9` on either side of each answer of the messaging API: every answer stays true.
 
-The daemon is a process of its own, and so is its disk's truth: after the kill only that counts.
+The daemon is a process of its own: after the kill only its files count.
 
 Promises: http-stored, zaqar-kill.
 """

@@ -1,4 +1,4 @@
-"""`kill -9` under load: what was acknowledged is there, what was confirmed stays gone, order holds.
+"""`kill -9` under load: acknowledged items are there, confirmed ones stay gone, the order holds.
 
 The real process is killed. Every item is set once; a set whose answer was lost may or may not be
 there.
@@ -42,7 +42,7 @@ class Load:
         self._lock = threading.Lock()
 
     def has_enough(self, least: int) -> bool:
-        """Did it store and confirm so many?"""
+        """True if it stored and confirmed more than `least` items."""
         return min(len(self.acknowledged), len(self.confirmed)) > least
 
     def run_until_killed(self, seconds: float) -> None:
@@ -113,7 +113,7 @@ def test_kill_9_under_load_loses_nothing_and_brings_nothing_back(tmp_path: Path)
 
     assert load.returned == [], "a confirmed item was delivered again"
     assert load.confirmed.isdisjoint(drained), "a confirmed item came back after a kill"
-    assert set(drained) <= load.sent, "an item appeared that nobody stored"
+    assert set(drained) <= load.sent, "an item appeared that no client stored"
     assert len(set(drained)) == len(drained), "an item is there twice"
     gone = load.acknowledged - load.confirmed - set(drained) - load.in_doubt
     assert gone == set(), "an acknowledged item is lost"

@@ -117,7 +117,7 @@ class Somebody:
 
 
 def run(folder: Path, wanted: int) -> Books:
-    """Kill so many times, drain the chain, and compare: each item is in one queue, once."""
+    """Kill `wanted` times, drain the chain, and compare: each item is in one queue, once."""
     seed = new_seed()
     chance = random.Random(seed)
     books = Books()

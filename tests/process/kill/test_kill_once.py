@@ -83,7 +83,7 @@ class Outcome:
 
 
 def run(folder: Path, wanted: int) -> Outcome:
-    """Kill so many times, drain both queues, and compare."""
+    """Kill `wanted` times, drain both queues, and compare."""
     chance = random.Random(new_seed())
     daemon = DaemonProcess(folder / "data", config=CONFIG)
     producers = [Producer(daemon, name) for name in range(PRODUCERS)]

@@ -1,8 +1,8 @@
 """`kill -9` while consumers, fan-out children and observers read one log: each has each item, once.
 
-The real process is killed. Every item is set once. Each reader of a queue
-confirms it once, whatever the others do with theirs; an observer of what is retained sees it once,
-in the order of markers, over all lives of the server. What was asked and not answered is in doubt.
+The real process is killed. Every item is set once. Each reader of a queue confirms it once, however
+the others go on; an observer sees each retained item once, in the order of markers, over all lives
+of the server. A request without an answer is in doubt.
 
 Promise each-reader-once: the real daemon under consumers, children, one of them named late, and
     observers.
@@ -121,20 +121,20 @@ class Crowd:
                     time.sleep(0.01)
 
     def look(self, raw: Raw, queue: str) -> int:
-        """Read what is behind the last marker; how many there were."""
+        """Read the items after the last marker; return their number."""
         seen = self.books.seen[queue]
         last = seen[-1][0] if seen else 0
         found = raw.values(b"%b/peek/after=%d/n=100" % (queue.encode(), last))
         for marker, body in found:
             if marker <= last:
-                self.books.wrong.append(f"{queue}: marker {marker} came behind {last}")
+                self.books.wrong.append(f"{queue}: marker {marker} came after {last}")
             last = marker
             seen.append((marker, body))
         return len(found)
 
 
 def run(folder: Path, wanted: int) -> Books:
-    """Kill so many times, drain every line, and compare."""
+    """Kill `wanted` times, drain every line, and compare."""
     seed = new_seed()
     chance = random.Random(seed)
     books = Books()

@@ -1,4 +1,4 @@
-"""`kill -9` with leases by token alive: they go on, their tokens are good, and nobody else's.
+"""`kill -9` while leases by token are alive: they go on, and only their own tokens are good.
 
 The real process is killed. Every item is set once. A worker keeps its tokens over the kills; a
 request without an answer is in doubt.
@@ -31,7 +31,7 @@ class Books:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: dict[bytes, int] = {}  # by whom, as far as anybody knows
+        self.held: dict[bytes, int] = {}  # the holder of each item that is known to be leased
         self.tokens: set[int] = set()
         self.confirmed: set[bytes] = set()
         self.in_doubt: set[bytes] = set()
@@ -65,7 +65,7 @@ class Worker:
 
     def run(self) -> None:
         client = self.daemon.client()
-        for body, token in self.tokens:  # whoever was answered holds it still
+        for body, token in self.tokens:  # a lease that was answered goes on
             if not client.touch(f"jobs/token={token}", 600):
                 self.books.wrong.append(f"{body!r}: token {token} is not good after a kill")
             self.after_a_kill += 1
@@ -100,7 +100,7 @@ class Worker:
 
 
 def run(folder: Path, wanted: int, items: int) -> Books:
-    """Kill so many times, drain the queue, and compare."""
+    """Kill `wanted` times, drain the queue, and compare."""
     seed = new_seed()
     chance = random.Random(seed)
     books = Books()

@@ -66,7 +66,7 @@ def test_what_compacted_segments_replace_when_the_daemon_is_killed_is_archived_t
         wait_until(lambda: replaced <= _numbers(archive), "what survivors stand for is archived")
         assert not [line for line in d.lines if "missing" in line]
         with Raw(("127.0.0.1", d.port)) as raw:
-            raw.ask(b"flush jobs\r\n", b"END\r\n")  # nobody waits for an hour
+            raw.ask(b"flush jobs\r\n", b"END\r\n")  # else the end would wait for an hour
         leave_nothing(d)
 
 

@@ -155,7 +155,7 @@ def test_a_client_that_sends_a_byte_at_a_time(daemon: DaemonProcess, queue: str)
 
 
 def test_half_a_request_keeps_nobody_busy(daemon: DaemonProcess) -> None:
-    """A loop that turns for half a line would burn a processor for as long as it takes."""
+    """A loop that turned for half a line would burn a processor until the rest came."""
     with connect(daemon) as half, connect(daemon) as other:
         half.send(b"get jo")
         other.ask(b"verbosity\r\n", b"OK\r\n")

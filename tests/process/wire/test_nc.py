@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(shutil.which("nc") is None, reason="nc is not in
 
 
 def nc(*arguments: str, text: bytes) -> bytes:
-    """`printf ... | nc -N ...`: what it prints until the server hangs up."""
+    """Run `printf ... | nc -N ...`; return its output until the server hangs up."""
     command = ["nc", "-N", *arguments]
     return subprocess.run(command, input=text, capture_output=True, timeout=30, check=True).stdout
 

@@ -28,7 +28,7 @@ THREADS = 10
 ITEMS = 250
 SECONDS = 60.0
 LEASES_MS = (40, 80, 500, 1000)
-EARLY = 0.002  # the server counts in milliseconds: what it calls 40 may be this much less
+EARLY = 0.002  # the server counts in milliseconds: its 40 ms may be this much shorter
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Held:
 
 
 class Racer:
-    """One thread with two connections, of which it uses now the one and now the other."""
+    """One thread with two connections; it uses one or the other at random."""
 
     def __init__(self, daemon: DaemonProcess, books: Books, seed: int) -> None:
         self.daemon = daemon
@@ -177,5 +177,5 @@ def test_no_item_has_two_holders_and_each_is_confirmed_once(
 
     assert books.judge(most) == []
     assert left is None
-    assert books.held_at_once > 1 or most == 1, "nobody raced"
+    assert books.held_at_once > 1 or most == 1, "no two clients raced"
     assert len(books.held) > ITEMS, "no lease was ended without a confirm"

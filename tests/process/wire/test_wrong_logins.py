@@ -1,4 +1,4 @@
-"""Wrong logins from one thread that hangs up keep nobody else out, over both wires."""
+"""Wrong logins from one thread that hangs up keep no other client out, over both wires."""
 
 from __future__ import annotations
 

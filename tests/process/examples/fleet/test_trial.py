@@ -42,7 +42,7 @@ class Shown:
         self.lines.extend(self.process.stdout)
 
     def until(self, pattern: str, count: int = 1) -> re.Match[str]:
-        """Return the last of so many matches."""
+        """Wait for `count` matches; return the last one."""
         deadline = time.monotonic() + SECONDS
         while len(found := list(re.finditer(pattern, "".join(self.lines)))) < count:
             assert self.process.poll() is None and time.monotonic() < deadline, "".join(self.lines)
@@ -66,7 +66,7 @@ def test_nothing_is_lost_whatever_its_user_kills(trial: Shown) -> None:
     os.kill(primary, signal.SIGKILL)
     trial.until("n2 is the primary now")
     again = int(trial.until(r"member a is started again: pid (\d+)")[1])
-    os.kill(again, signal.SIGSTOP)  # a standby: nobody misses it
+    os.kill(again, signal.SIGSTOP)  # a standby: no client notices
     os.kill(again, signal.SIGCONT)
     trial.until(r"[1-9]\d* handled", count=len(re.findall("handled", "".join(trial.lines))) + 1)
 

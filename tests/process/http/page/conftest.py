@@ -57,7 +57,7 @@ def daemon(running: DaemonProcess) -> DaemonProcess:
 
 @pytest.fixture
 def page(browser: Browser, daemon: DaemonProcess) -> Iterator[Page]:
-    """A page that complains of nothing, and asks nobody but the daemon."""
+    """A page that reports no error and sends requests to the daemon alone."""
     yield from watched_page(browser, f"http://127.0.0.1:{daemon.http_port}/")
 
 

@@ -1,4 +1,4 @@
-"""A queue with items that cannot be read, on the page: what is lost, and how it is given up."""
+"""A queue with unreadable items, on the page: it names them, and an operator gives them up."""
 
 from __future__ import annotations
 

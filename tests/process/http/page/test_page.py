@@ -1,4 +1,4 @@
-"""The page in a real browser, over a real daemon with real clients: what it shows and does."""
+"""The page in a real browser, over a real daemon with real clients: its views and actions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_rows_match_the_filter_and_an_address_is_the_same_for_everybody(
     expect(rows.locator("td").nth(1)).to_have_text("4")
     expect(page.get_by_text("Chosen: all dead letters with 2 attempts or more")).to_be_visible()
     page.get_by_role("button", name="No filter").click()
-    expect(page.locator(".reasons")).not_to_contain_text("in ")  # nobody died in the future
+    expect(page.locator(".reasons")).not_to_contain_text("in ")  # no item died in the future
     page.locator(".reasons").get_by_role("link", name="abort").click()
     expect(rows).to_have_count(1)
     page.get_by_text("Filter by time and attempts").click()
