@@ -82,7 +82,7 @@ def _expression(pattern: str) -> str:
 
 
 def with_user(peer: str, user: str | None) -> str:
-    """Return a peer for a line of the log, with its user beside it; None: it has none."""
+    """Return a peer for a line of the log, followed by its user in brackets if it has one."""
     return peer if user is None else f"{peer} ({user})"
 
 

@@ -1,8 +1,8 @@
 """Blocking work on a thread of its own, which may never end.
 
-A file may lie on a mount that is dead, or be a pipe that nobody writes to: whoever opens it waits
-for good. Such work gets a thread that serves nothing else and that the end of the process does not
-wait for, and a limit of time.
+A file may lie on a dead mount, or be a pipe without a writer: an open of it never returns. Such
+work gets a limit of time and a thread that serves nothing else; the end of the process does not
+wait for that thread.
 
 One rule: whatever the work does, its caller goes on at the end of the time.
 """
@@ -24,13 +24,13 @@ class TookTooLong(Exception):
 
 
 async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
-    """Run it on a thread and return its result; raise what it raises, or TookTooLong. None: wait
-    for as long as it takes."""
+    """Run the work on a thread and return its result; raise its error, or TookTooLong after this
+    time (None: no limit)."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
     def end(act: Callable[[], None]) -> None:
-        if not future.done():  # else nobody waits any more
+        if not future.done():  # else the caller waits no more
             act()
 
     def run() -> None:
@@ -42,7 +42,7 @@ async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
         try:
             loop.call_soon_threadsafe(end, act)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: the caller waits no more
 
     threading.Thread(target=run, name="kestrelpy-aside", daemon=True).start()
     try:
@@ -57,8 +57,8 @@ async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
 async def both(
     first: Callable[[], Awaitable[_T]], second: Callable[[], Awaitable[_S]], *, at_once: bool
 ) -> tuple[_T, _S]:
-    """Return both results, of the second behind the first or `at_once` beside it; raise what one
-    raises, when neither runs any more."""
+    """Run one after the other, or both `at_once`, and return both results; raise the error of one
+    when neither runs any more."""
     if not at_once:
         return await first(), await second()
     other = asyncio.ensure_future(second())

@@ -5,11 +5,11 @@
     the clock goes back     02:30 02:30    02:30 is there twice: the first of them
     the clock goes forward  01:59 03:00    02:30 is not there: later by what the clock skips, 03:30
 
-A line whose hours begin with `*` is about elapsed time, not about an hour's name: it has both of
-what is there twice, and nothing for what is not there.
+A line whose hours begin with `*` is about elapsed time, not about an hour's name: it has both
+moments of a local time that is there twice, and none for one that is not there.
 
-One rule: what is a moment of a line does not depend on where one begins to look. (So cronsim is
-asked for local times without a zone only, where a line is a plain question to each of them.)
+One rule: whether a moment belongs to a line does not depend on where a search begins. (So cronsim
+is asked for local times without a zone only, where a line is a plain question to each of them.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a client may be told when the answer is no, and the word for it on the wire.
 
-One rule: the text is one clear sentence for a person: what, where, what is allowed. Whoever
-raises one of these has changed nothing.
+One rule: the text is one clear sentence for a person: the mistake, its place, the allowed values.
+The code that raises one of these has changed nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writes that go out within the call, and of which little waits here.
+"""Writes that go out within the call, so that few bytes wait here.
 
-The loop sends what the kernel takes at once: asyncio's own does, and uvloop from 0.23 on. What the
-kernel does not take waits in the transport, and is sent whenever the client reads on, whatever has
-become of the data meanwhile.
+The loop sends all that the kernel takes at once: asyncio's own does, and uvloop from 0.23 on. The
+rest waits in the transport, and is sent whenever the client reads on, even if the data has changed
+meanwhile.
 
 One rule: while anything waits in a transport, nothing is added to it.
 """
@@ -15,6 +15,7 @@ import asyncio
 def write_at_once(transport: asyncio.WriteTransport) -> None:
     """Pause the writer of this transport as soon as the kernel does not take everything.
 
-    A limit of no bytes would pause the layer of TLS for good: it has at least so many.
+    The limit is 1 and not 0: the layer of TLS always holds at least 0 bytes, so a limit of 0 would
+    pause it for good.
     """
     transport.set_write_buffer_limits(high=1, low=0)

@@ -38,7 +38,7 @@ class Words(str):
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Read a value of a kind. A refusal names all `allowed` values; `brief` is shorter: it leaves
-    out a form that all values of a unit have, and bounds that nobody meets."""
+    out a form that all values of a unit have, and bounds that no real value reaches."""
 
     read: Callable[[Any], Any]
     allowed: str

@@ -20,7 +20,7 @@ _KINDS: Final = (
 
 
 def read_plain(path: Path) -> bytes:
-    """Return what is in the file; raise OSError. It blocks as long as its disk does."""
+    """Return the content of the file; raise OSError. The call blocks while the disk does."""
     if str(path) == os.devnull:
         return b""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

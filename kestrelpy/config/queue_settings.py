@@ -121,7 +121,7 @@ class QueueSettings:
     at=, or by defer, decides for itself.
     """
     retry_backoff: Times = _CORE.retry_backoff
-    """Each attempt waits so many times as long as the one before."""
+    """Each attempt waits this many times the wait of the one before."""
     retry_delay_max_ms: Ms = _CORE.retry_delay_max_ms
     """The longest that retry_backoff makes of retry_delay."""
     key_format: Annotated[KeyFormat, _LOG] = None

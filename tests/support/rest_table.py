@@ -29,7 +29,7 @@ LAST: Final = "one thing that was asked for last, kept in case it is asked for a
 BUFFER: Final = "a piece that was read last, replaced by the next"
 ON_DISK: Final = "what lies on the disk"
 CACHE: Final = "a cache with a bound"
-WORKS: Final = "runs as long as the process does"
+WORKS: Final = "runs until the process ends"
 ELSEWHERE: Final = "its records are kept elsewhere"
 UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 
@@ -74,7 +74,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.write.writer.Journal": {
         "has_rotated": "a segment was sealed: the next snapshot comes with the next write",
         "folder identity short_identity": NAME,
-        "_to_sync _retired": "handles of what was written behind the last sync: by a rest, or by a "
+        "_to_sync _retired": "handles of files written after the last sync: by a rest, or by a "
         "queue that never syncs, until its next snapshot",
     },
     "journal.write.segment_list.SegmentList": {
@@ -374,7 +374,7 @@ _REMEMBERED: Final[dict[str, dict[str, str]]] = {
 # Of a journal in a test that writes nothing.
 _UNWRITTEN: Final[dict[str, dict[str, str]]] = {
     "core.log.log.JournalLog": {
-        "_dirty _is_dirty": "it has something to write, and nobody writes it"
+        "_dirty _is_dirty": "it has something to write, and no turn writes it"
     },
     "journal.write.group_commit.GroupCommit": {"lsn_appended": ELSEWHERE},
     "journal.write.writer.Journal": {"_flushed _pending": ELSEWHERE},
@@ -501,7 +501,7 @@ _VALUES: Final[dict[str, str]] = {
     "a statement, as a server takes it": """
         journal.engine.postgres.round_trip._Statement
     """,
-    "why a server serves nobody now": """
+    "why a server does not serve now": """
         protocol.login.ClosedGate
     """,
     "who owns a slice, and by which right": """

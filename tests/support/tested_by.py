@@ -74,7 +74,7 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.core.queue.due_items":
         "tests/unit/core/index/test_delayed.py: delays are tested from the put to the release",
     "kestrelpy.core.queue.fanout":
-        "tests/unit/core/fanout/test_unseen.py: what it notes is seen by the children alone",
+        "tests/unit/core/fanout/test_unseen.py: only the children see its notes",
     "kestrelpy.core.queue.state":
         "tests/unit/core/queue/test_queue.py: no behaviour of its own, the attributes of a queue",
     "kestrelpy.core.registry.registry":

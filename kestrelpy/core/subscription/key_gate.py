@@ -201,7 +201,7 @@ class KeyGate:
             self.drop_unread(item.id, item.size)
 
     def drop_known(self, id_: int, key: bytes, body_bytes: int) -> None:
-        """`drop` an item of which only the id, key and size are known."""
+        """`drop` an item by its id, key and size: the item itself is not in memory."""
         self._free(id_, self.keys.end(id_, key, body_bytes))
         if self._state.waiters:
             self._state.alarm.need(AT_ONCE_MS)

@@ -74,7 +74,7 @@ class Load:
         return f"{self.producer.stored:,} stored, {self.results.handled:,} handled{twice}"
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield Python's own lines, so many a second, until the end."""
+        """Yield the lines of Python's own source, LINES_A_SECOND of them, until the end."""
         began = time.monotonic()
         for number, line in enumerate(_text()):
             due = began + number / LINES_A_SECOND

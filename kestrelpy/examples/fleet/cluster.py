@@ -1,7 +1,7 @@
 """PostgreSQL servers that replicate to each other, and a script in place of a failover manager.
 
     n1  primary ──each commit waits for──▶ n2  standby
-        └────────────────────────────────▶ n3  standby that nobody waits for
+        └────────────────────────────────▶ n3  standby that no commit waits for
 
 When the primary has died, the standby that every commit waited for is promoted; it waits for the
 third server, and the dead one comes back as a copy. When a standby has died, it is started again.
@@ -93,7 +93,7 @@ class Cluster:
         for server in others:
             server.follow(new)
             if not self._streams(server, _FOLLOW_SECONDS):
-                # It had received more than the new primary, which nobody was told.
+                # It had received more than the new primary: commits that were not acknowledged.
                 server.stop()
                 self._join(server)
         self._join(dead)

@@ -107,7 +107,7 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 [str(self._programs / "postgres"), "-D", str(self.data), *words],
                 stdout=log, stderr=log, user=_user(), env=_environment(),
-                process_group=0,  # Ctrl-C is for who has started it
+                process_group=0,  # Ctrl-C is for the process that started it
             )  # fmt: skip
         deadline = time.monotonic() + SECONDS
         while True:
@@ -124,7 +124,7 @@ class PostgresServer:
         return (self.folder / "log").read_text(errors="replace")[-4000:]
 
     def ask(self, statement: str) -> list[tuple[object, ...]]:
-        """Run a statement as its administrator, who waits for no standby; return the rows."""
+        """Run a statement as the administrator, without waiting for a standby; return the rows."""
         with psycopg.connect(self.address, autocommit=True) as connection:
             connection.execute("SET synchronous_commit = local")
             cursor = connection.execute(statement.encode())

@@ -1,8 +1,8 @@
 """A fleet under one folder: three PostgreSQL servers and two members, which are looked after.
 
-    Cluster: n1 ▶ n2 ▶ n3              who dies is started again, or replaced
+    Cluster: n1 ▶ n2 ▶ n3              a dead server is started again, or replaced
        ▲
-    member a, member b                 who dies is started again, three seconds later
+    member a, member b                 a dead member is started again, three seconds later
 
 Each member has a loopback address of its own, and both have the same ports, as on two machines: so
 the page of the standby links to the owner.
@@ -80,7 +80,7 @@ class Trial:
         return [member.address for member in self.members.values()]
 
     def owner_process(self) -> Server | None:
-        """Return the member that owns the data, as far as the engine knows."""
+        """Return the member that owns the data according to the engine."""
         return self.members[self.owner.member.name] if self.owner is not None else None
 
     def look(self) -> None:

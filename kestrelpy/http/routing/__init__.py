@@ -1,4 +1,4 @@
-"""Routes: how a handler is declared, what is checked before it is called, and /openapi.json."""
+"""Routes: the declaration of a handler, the checks before its call, and /openapi.json."""
 
 from kestrelpy.http.routing.openapi import described
 from kestrelpy.http.routing.route import (

@@ -52,7 +52,7 @@ def _shapes_of(route: Route) -> Iterator[Any]:
 
 
 def parts_of(model: Any) -> tuple[Any, ...]:
-    """Return the shapes of which an answer has one."""
+    """Return the shapes that an answer may have."""
     if model is None:
         return ()
     return get_args(model) if isinstance(model, UnionType) else (model,)

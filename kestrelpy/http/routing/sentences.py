@@ -3,7 +3,8 @@
     Object contains unknown field `dry_rum`       ──▶ the body has no member "dry_rum": …
     Expected `int | null`, got `str` - at `$.ttl` ──▶ ttl is text: a whole number …
 
-One rule: a sentence says where, what is there, and what is allowed; no library's own words leave.
+One rule: a sentence names the place, the value there and the allowed values, without any words of a
+library.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def _check_numbers(value: Any) -> None:
 
 
 def may_repeat(body: bytes, batch: PostedBatch) -> bool:
-    """True if a member of the batch or of a message may be there twice; what is within the bodies
-    does not count, but may look so."""
+    """True if a member of the batch or of a message may be there twice. Members within the bodies
+    do not count, but may look the same."""
     if body.count(b'"messages"') != 1 or any(each in body for each in _ESCAPED_LETTERS):
         return True
     messages = batch.messages

@@ -23,7 +23,7 @@ from tests.process.client.items import put
 from tests.support.at_rest import left_over
 from tests.support.daemon import DaemonProcess
 
-_KNOWN = "how its queues were declared: a channel that was closed is used by nobody"
+_KNOWN = "how its queues were declared: a closed channel is not used any more"
 # Attributes of kombu's own classes that may hold something when the instance is closed.
 KOMBUS_OWN = {
     "kombu.channel.Channel": {

@@ -99,7 +99,7 @@ def test_what_was_never_encoded_is_refused(ranges: bytes, pages: bytes) -> None:
 
 
 def spread(gaps: int) -> IdSet:
-    """Return ten million ids with gaps in so many pages that all are in pages, none in the run."""
+    """Return ten million ids with this many gaps, at equal distances."""
     found = IdSet()
     found.add_range(1, MILLIONS)
     for at in range(gaps):

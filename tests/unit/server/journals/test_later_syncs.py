@@ -47,7 +47,7 @@ def test_an_awaited_journal_is_synced_soon_and_once() -> None:
 @pytest.mark.parametrize(
     ("target", "seconds"),
     [(Target(0), LAZY_SECONDS), (Target(400, "a connection"), 0.4)],
-    ids=["nobody waits", "its sets wait for no sync"],
+    ids=["no client waits", "its sets wait for no sync"],
 )
 def test_other_syncs_come_when_their_time_is_over(target: Target, seconds: float) -> None:
     loop = TimerLoop()

@@ -173,7 +173,7 @@ async def test_a_generation_that_cannot_be_read_is_not_taken_for_one_without_a_r
     assert made.exists()
 
 
-# -- an earlier generation of which something cannot be read ------------------------------------
+# -- an earlier generation with a part that cannot be read ---------------------------------------
 
 _EARLIER = "data/" + folder_name(b"jobs", 5)
 _MIDDLE = f"{_EARLIER}/{segment_name(2)}"
