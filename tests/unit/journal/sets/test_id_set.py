@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from time import perf_counter
 
@@ -200,6 +201,79 @@ def test_a_range_leaves_a_set_but_for_some(
     assert made.count == len(left)
     made.add(made.last + 1)
     assert made.count == len(left) + 1
+
+
+PAGE = range(PAGE_IDS, 2 * PAGE_IDS)
+MIDDLE = PAGE_IDS + PAGE_IDS // 2
+
+
+def half_page() -> IdSet:
+    """The lower half of the second page, as bits."""
+    found = IdSet()
+    found.add_range(PAGE_IDS, MIDDLE - 1)
+    found.add(3 * PAGE_IDS)
+    return found
+
+
+def completed_one_by_one() -> IdSet:
+    found = half_page()
+    for id_ in range(MIDDLE, 2 * PAGE_IDS):
+        found.add(id_)
+    return found
+
+
+def half_page_and_run() -> IdSet:
+    """The lower half of the second page as bits, all that follows as the run."""
+    found = IdSet()
+    found.add_range(MIDDLE, 3 * PAGE_IDS)
+    for id_ in range(PAGE_IDS, MIDDLE):
+        found.add(id_)
+    return found
+
+
+def completed_by_the_run() -> IdSet:
+    found = half_page_and_run()
+    found.add(4 * PAGE_IDS)
+    return found
+
+
+def completed_in_a_difference() -> IdSet:
+    return half_page_and_run().without(IdSet())
+
+
+def completed_by_a_set_above() -> IdSet:
+    found, above = IdSet(), IdSet()
+    found.add_range(PAGE_IDS, MIDDLE - 1)
+    above.add_range(MIDDLE, 2 * PAGE_IDS)
+    above.add(4 * PAGE_IDS)
+    found.add_above(above)
+    return found
+
+
+def completed_by_exceptions() -> IdSet:
+    found, exceptions = half_page(), IdSet()
+    exceptions.add_range(PAGE_IDS, 2 * PAGE_IDS - 1)
+    found.discard_range(PAGE_IDS, 2 * PAGE_IDS - 1, exceptions)
+    return found
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        completed_one_by_one,
+        completed_by_the_run,
+        completed_in_a_difference,
+        completed_by_a_set_above,
+        completed_by_exceptions,
+    ],
+)
+def test_a_page_that_becomes_whole_has_no_bits_left(made: Callable[[], IdSet]) -> None:
+    found = made()
+
+    assert found.word(1).bit_count() == PAGE_IDS
+    assert list(found.between(PAGE.start, PAGE.stop - 1)) == list(PAGE)
+    assert 1 not in found._bits
+    assert list(IdSet.decode(*found.encode())) == list(found)
 
 
 @pytest.mark.parametrize("seed", range(30))
