@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from random import Random
+from typing import cast
 
 import pytest
 from hypothesis import example, given, settings
@@ -370,3 +371,34 @@ def test_flags_that_no_record_has_room_for_are_refused(flags: bytes) -> None:
         [refused] = commands([line])
         assert refused[:2] == ("Bad", answer), line
         assert commands([line.replace(flags, b"4294967295", 1)])[0][0] == "Store"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"add %b 0 0 1",
+        b"replace %b 0 0 1",
+        b"cas %b 0 0 1 5",
+        b"ms %b 1 ME",
+        b"ms %b 1 MR",
+        b"ms %b 1 C5",
+    ],
+)
+@pytest.mark.parametrize(
+    ("option", "key"), [(b"declare", b"jobs/declare"), (b"expect", b"acc/key=A/expect=3")]
+)
+def test_an_option_of_set_alone_goes_with_no_other_verb_that_stores(
+    option: bytes, key: bytes, line: bytes
+) -> None:
+    refusal, version = commands([line % key + b"\r\nx\r\nversion\r\n"])
+
+    assert refusal[0] == "Bad"
+    assert cast(bytes, refusal[1]).startswith(
+        (
+            b"CLIENT_ERROR option %b does not go with " % option,
+            b"CLIENT_ERROR option %b goes with set, " % option,
+        )
+    )
+    assert version[:2] == ("Plain", b"version"), "the body is skipped"
+    (stored,) = commands([b"set %b 0 0 1\r\nx\r\n" % key])
+    assert stored[0] == "Store"
