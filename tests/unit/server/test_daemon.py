@@ -272,6 +272,25 @@ async def test_a_client_that_switches_to_and_fro_fills_no_log(
     ]  # fmt: skip
 
 
+async def test_a_page_of_connections_has_the_oldest_that_follow_and_no_more_than_asked(
+    tmp_path: Path
+) -> None:
+    async with running(tmp_path) as server:
+        daemon = server.daemon
+        assert daemon is not None
+        peers = [await server.client() for _ in range(3)]
+        for peer in peers:
+            assert (await peer.ask(b"version\r\n")).startswith(b"VERSION")
+        first, second, third = sorted(each.number for each in daemon._connections)
+
+        def shown(after: int, most: int) -> list[int]:
+            return [each.id for each in daemon.connection_facts(after, most, clock.now_ms())]
+
+        assert shown(0, 2) == [first, second]
+        assert shown(first, 1) == [second]
+        assert shown(second, 2) == [third]
+
+
 @pytest.mark.parametrize("count", [1, 3])
 async def test_the_first_line_counts_queues_and_items_and_times_a_sync(
     tmp_path: Path, count: int
