@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -121,6 +122,27 @@ def test_segments_go_when_their_time_is_over_and_not_before(stage: ServerHarness
     stage.restart()
     assert seen(stage) == []
     assert stage.say("eye", b"stats jobs").count(b"gaps 0") == 1
+
+
+@pytest.mark.parametrize("trouble", ["", "failed", "no room"])
+def test_a_log_in_trouble_gets_no_record_that_would_let_items_go(
+    stage: ServerHarness, trouble: str
+) -> None:
+    stage.set_queue(retain="10s")
+    fill(stage, 60)
+    take(stage, 60)
+    log = log_of(stage)
+    if trouble == "failed":
+        log.journal.fail("writing", "jobs", OSError(errno.EIO, "Input/output error"))
+        log.advance()
+    elif trouble:
+        log.stall("the test", trouble)
+    before = log.lsn_appended
+
+    for _ in range(5):
+        stage.pass_time(4000)
+
+    assert (log.lsn_appended > before) is (not trouble)
 
 
 def test_one_who_comes_too_late_is_shown_the_oldest_and_counted(stage: ServerHarness) -> None:
