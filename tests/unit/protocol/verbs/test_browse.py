@@ -100,6 +100,38 @@ def test_an_item_confirmed_during_its_read_is_not_shown(stage: ServerHarness) ->
     assert markers(stage.client("a").take()) == [6, 7, 8]
 
 
+@pytest.mark.parametrize("were_delayed", [False, True])
+def test_a_full_page_whose_items_all_go_shows_the_next_item_in_their_place(
+    stage: ServerHarness, were_delayed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second read of a page of one item finds no room; meanwhile that item is confirmed."""
+    monkeypatch.setattr("kestrelpy.operations.reading.PAGE_BYTES_MAX", 350)
+    after = 0
+    if were_delayed:  # their markers are not their ids
+        after = COUNT
+        for _ in range(COUNT):
+            assert stage.say("b", b"get jobs").startswith(b"VALUE")
+        for n in range(COUNT + 1, COUNT + 4):
+            stage.say("producer", b"set jobs/delay=1s 0 0 300", b"%3d" % n * 100)
+        stage.pass_time(1000)
+    assert stage.say("b", b"get jobs/open").startswith(b"VALUE jobs/open 0 300\r\n")
+    stage.reads = False
+    stage.send("a", b"gets jobs/peek/after=%d/n=3\r\n" % after)
+    stage.reads = True
+    assert stage._observe(), "the first read"
+    stage.reads = False
+    stage.work()
+    assert len(stage._observing) == 1, "the second read"
+    assert stage.say("b", b"get jobs/close") == b"END\r\n"
+
+    stage.reads = True
+    stage.work()
+
+    shown = stage.client("a").take()
+    assert shown.count(b"VALUE") == 1
+    assert shown.endswith(b"\r\n%b\r\nEND\r\n" % (b"%3d" % (after + 2) * 100))
+
+
 def test_a_queue_that_is_deleted_while_it_is_read_has_nothing(stage: ServerHarness) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=3/t=5s\r\n")
