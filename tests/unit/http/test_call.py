@@ -44,9 +44,33 @@ async def test_until_returns_when_the_record_is_stored() -> None:
     await task
 
 
-async def test_until_raises_when_the_log_has_failed() -> None:
+@pytest.mark.parametrize(("stored", "written"), [(1, 0), (0, 1), (1, 1), (1, 2)])
+async def test_until_returns_when_the_log_is_stored_and_written_as_far_as_it_says(
+    stored: int, written: int
+) -> None:
+    """A confirm rests on what is written, a put on what is stored."""
     one, gate = call(), Gate()
-    task = await begun(one.until(Rests(gate, 1)))
+    task = await begun(one.until(Rests(gate, stored, written)))
+    for lsn_written, lsn_stored in ((1, 0), (1, 1), (2, 1)):
+        is_true = gate.lsn_stored >= stored and gate.lsn_written >= written
+        assert task.done() is is_true
+        if is_true:
+            break
+        waiting = gate.waiting_stored if gate.lsn_stored < stored else gate.waiting_written
+        assert waiting == {one}
+        waiting.clear()
+        gate.lsn_written, gate.lsn_stored = lsn_written, lsn_stored
+        one.flush(lsn_written + lsn_stored)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert task.done()
+    await task
+
+
+@pytest.mark.parametrize("rests", [(1, 0), (0, 1)], ids=["stored", "written"])
+async def test_until_raises_when_the_log_has_failed(rests: tuple[int, int]) -> None:
+    one, gate = call(), Gate()
+    task = await begun(one.until(Rests(gate, *rests)))
     gate.failure = OSError("gone")
     one.flush(1)
     with pytest.raises(ServerError, match="gone"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.operations.actions import OF_QUEUES_MAX, OF_SERVER_MAX, Action, Actions
 from kestrelpy.operations.rests import Gate, Rests
@@ -41,9 +43,12 @@ def test_a_queue_shows_its_own_actions_and_those_of_the_server() -> None:
     assert words(actions, queue=b"jobs") == ["start", "flush jobs 3"]
 
 
-def test_an_action_is_shown_when_it_is_on_disk_and_never_if_it_did_not_get_there() -> None:
+@pytest.mark.parametrize("rests", [(1, 0), (0, 1)], ids=["stored", "written"])
+def test_an_action_is_shown_when_it_is_on_disk_and_never_if_it_did_not_get_there(
+    rests: tuple[int, int]
+) -> None:
     actions, gate = made(), Gate()
-    actions.note("a", "delete", 1, b"jobs", 3, rests=(Rests(gate, 1),))
+    actions.note("a", "delete", 1, b"jobs", 3, rests=(Rests(gate, *rests),))
     assert words(actions) == []
     gate.failure = OSError("no")
     assert words(actions) == []
