@@ -56,7 +56,8 @@ def recovered_journal(
     names = recovery.names
     if names and not (recovery.clean and len(names) == len(recovery.segments)):
         files.make_folder(folder)  # syncs the names that a killed process may have given
-    set_aside(files, folder, recovery.damages)
+    # Files that the disk did not give stay: it may give them later.
+    needed = set_aside(files, folder, recovery.damages) | recovery.unread()
     journal = Journal(
         files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(names),
@@ -95,15 +96,25 @@ def recovered_journal(
         active.lsn_last, active.is_open = 0, False
         active.recycled = recovery.append_dirty
         active.tally = recovery.tally
-    # Prepared ones first, and the newest of the others first: a segment that is empty or unreadable
-    # would look like a lost beginning if a crash left it alone with nothing before it.
-    recycled, unused = _reserve_room(recovery, sizes)
-    journal.preallocation.recycled = recycled
-    superseded = [found.path for found in recovery.superseded]
-    left_over = [os.path.join(folder, n) for n in names if n.endswith(SUFFIX_NEW)]
-    for path in (*unused, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
-        files.remove(path)
+    journal.preallocation.recycled, unused = _reserve_room(recovery, sizes)
+    for path in _outdated_files(recovery, unused, outdated):
+        if path not in needed:
+            files.remove(path)
     return store
+
+
+def _outdated_files(recovery: Recovery, unused: list[str], outdated: list[str]) -> list[str]:
+    """Return the files that the journal does not go on with, in the order in which they may go.
+
+    Prepared ones first, and the newest of the others first: a segment that is empty or unreadable
+    would look like a lost beginning if a crash left it alone with nothing before it.
+    """
+    superseded = [found.path for found in recovery.superseded]
+    new = [
+        os.path.join(recovery.folder, name)
+        for name in recovery.names if name.endswith(SUFFIX_NEW)
+    ]  # fmt: skip
+    return [*unused, *reversed(superseded + outdated), *recovery.obsolete, *new]
 
 
 def _spans(recovery: Recovery) -> dict[int, tuple[int, int]]:
@@ -180,10 +191,7 @@ def _go_on_in_fresh(
         recovery, journal.preallocation.number, journal.identity, journal.short_identity,
         opening, journal.sizes.segment_min, takes_prepared,
     )  # fmt: skip
-    # Files that the disk did not give stay: it may give them later.
-    unreadable = {found.path for found in recovery.segments if found.unreadable}
-    superseded = [s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first]
-    outdated = [path for path in superseded if path not in unreadable]
+    outdated = [s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first]
     journal.segments = [s for s in journal.segments if s.lsn_first < fresh.lsn_first]
     synced = {found.number: found.synced for found in recovery.segments}
     for segment in journal.segments:
@@ -206,13 +214,15 @@ def _give_up_tail(segment: Segment, synced: Tally | None, lsn_fresh: int) -> Non
         segment.puts = synced.counts[Kind.PUT]
 
 
-def set_aside(files: Files, folder: str, damages: list[Damage]) -> None:
-    """Keep a copy of every damaged stretch in `set-aside/`, once.
+def set_aside(files: Files, folder: str, damages: list[Damage]) -> set[str]:
+    """Keep a copy of every damaged stretch in `set-aside/`, once. Return the files of which
+    acknowledged bytes have no copy, because the disk is full.
 
     A foreign file is left where it is, without a copy.
     """
+    only_here = set[str]()
     if not damages:
-        return
+        return only_here
     aside = os.path.join(folder, SET_ASIDE_FOLDER)
     there = files.names(aside)
     for damage in damages:
@@ -224,7 +234,10 @@ def set_aside(files: Files, folder: str, damages: list[Damage]) -> None:
             _copy(files, damage, copy)
         except OSError as error:
             if error.errno != errno.ENOSPC:
-                raise  # on a full disk the bytes stay where they are; they were named
+                raise
+            if damage.kind != "torn":
+                only_here.add(damage.path)  # the bytes stay where they are; they were named
+    return only_here
 
 
 def _copy(files: Files, damage: Damage, copy: str) -> None:

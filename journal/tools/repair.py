@@ -17,6 +17,7 @@ moment loses nothing more than was damaged, and the next repair goes on.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,7 +134,9 @@ class _Round:
             return  # the rest comes in the next round
         unwanted = [d for d in there if d.kind == "foreign" or _is_snapshot(d.path)]
         unreadable = [d for d in there if d not in unwanted and _is_unreadable(d)]
-        set_aside(files, self.folder, [d for d in there if d not in unwanted])
+        aside = os.path.join(self.folder, SET_ASIDE_FOLDER)
+        if set_aside(files, self.folder, [d for d in there if d not in unwanted]):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), aside)
         self._rename(unwanted)
         if unwanted or _goes_on_in_fresh(files, self.report, self.time_ms):
             return  # the next round sees the other damage

@@ -118,7 +118,8 @@ class Adoption:
         return store
 
     def _remember(self, replayed: Replayed, store: LogStore, unix_ms: int) -> None:
-        """Adopt these files of remembered ids and versions, and remove the obsolete ones."""
+        """Adopt these files of remembered ids and versions, and remove the obsolete ones, unless a
+        snapshot that the disk may give later lists them."""
         queue, recovery, chunks = replayed.queue, replayed.recovery, replayed.chunks
         snapshot = recovery.snapshot
         items = snapshot.checkpoint.next_item if snapshot is not None else queue.next_number
@@ -128,7 +129,7 @@ class Adoption:
             if chunk.keys:
                 queue.dedupe.versions.lose(chunk.item_lost, chunk.keys_ms)
         set_aside(self._patient, recovery.folder, chunks.damages)
-        for path in chunks.obsolete:
+        for path in chunks.obsolete if not recovery.snapshots_unread else ():
             self._patient.remove(path)
 
     def _note_unreadable(

@@ -18,7 +18,7 @@ from journal.format.subscription_state import GONE, STOPS, named
 from journal.read.scan import read_footer, scan
 from journal.recovery.live_set import LiveSet
 from journal.recovery.recovery import Recovery
-from journal.recovery.reopen import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
+from journal.recovery.reopen import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal, write_fresh
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
 from journal.tools.verify import check_journal
@@ -662,6 +662,23 @@ def test_the_active_segment_s_records_are_back_when_the_disk_gives_them_again(
     assert only(as_ever(one.disk)).reason == "records are missing before this segment"
 
 
+def test_a_compacted_segment_stays_that_seems_superseded_while_the_disk_does_not_give_it() -> None:
+    """Without its header it is in the place of its number, among segments whose records a start
+    has written again before it crashed."""
+    one = laid(closed=False)
+    _, _, recovery = recovered(one.disk)
+    (fifth,) = (segment for segment in recovery.segments if segment.number == 5)
+    recovery.tail = [record for record in one.records if record.lsn >= fifth.lsn_first]
+    opened = opening(15).draft(TIME_MS, 0)
+    write_fresh(recovery, 8, IDENTITY, SHORT_IDENTITY, opened, TINY.segment_min)
+    one.disk.faults.append(Fault("read", path_of(6), times=99))
+    start_whole(one.disk)
+    assert 6 in segments(one.disk)
+
+    one.disk.faults.clear()
+    as_ever(one.disk)
+
+
 def test_a_disk_that_gives_nothing_at_all_stops_the_start() -> None:
     one = laid()
     one.disk.faults.append(Fault("read", times=999))
@@ -695,6 +712,21 @@ def test_left_over_files_are_removed_after_damaged_bytes_are_set_aside() -> None
     kept = disk.names(f"{FOLDER}/{SET_ASIDE_FOLDER}")
     assert any(n.startswith(f"{NEWEST:020d}.snapshot.") for n in kept)
     as_ever(disk)
+
+
+def test_a_damaged_snapshot_stays_while_the_disk_has_no_room_for_a_copy() -> None:
+    one = laid()
+    spoil(one.disk, snapshot_path(NEWEST), 100)
+    full = Fault("create", f"{FOLDER}/{SET_ASIDE_FOLDER}/*", times=99, error=errno.ENOSPC)
+    one.disk.faults.append(full)
+    start_whole(one.disk)
+    assert full.fired
+    assert f"{NEWEST:020d}.snapshot" in one.disk.names(FOLDER)
+
+    one.disk.faults.clear()
+    start_whole(one.disk)
+    assert f"{NEWEST:020d}.snapshot" not in one.disk.names(FOLDER)
+    as_ever(one.disk)
 
 
 def test_a_crash_at_any_step_of_a_start_leaves_the_same_state() -> None:

@@ -7,6 +7,7 @@ Promise repair: flipped bytes and truncations everywhere, missing and foreign fi
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import random
@@ -38,7 +39,7 @@ from tests.support.journals import (
     segments,
     start,
 )
-from tests.support.memory_disk import MemoryDisk, PowerCut
+from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 from tests.support.snapshots import (
     LIVE,
     NEWEST,
@@ -175,6 +176,17 @@ def test_a_file_that_cannot_be_read_stays_under_another_name() -> None:
     aside = [name for name in disk.names(FOLDER) if name.endswith(".damaged")]
     copies = disk.names(FOLDER + "/set-aside")
     assert aside or copies
+
+
+def test_nothing_is_written_over_while_the_disk_has_no_room_for_a_copy() -> None:
+    disk = journal().kill_clone()
+    disk.damage(path_of(2), 300, b"damaged!")
+    before = {name: disk.read(f"{FOLDER}/{name}") for name in disk.names(FOLDER)}
+    repair = repair_of(disk, FOLDER)
+    disk.faults.append(Fault("create", f"{FOLDER}/set-aside/*", times=9, error=errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left on device"):
+        repair.run(TIME_MS)
+    assert {name: disk.read(f"{FOLDER}/{name}") for name in before} == before
 
 
 def test_what_was_damaged_is_set_aside_before_it_is_written_over() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from unittest.mock import Mock
 
+import pytest
+
 from journal.files import Disk
 from journal.write.segment_file import Sizes
 from kestrelpy.server.directory.data_directory import DataDirectory
@@ -46,13 +48,20 @@ async def test_tokens_that_a_damaged_record_may_have_covered_are_not_issued(
         assert int(answer.split()[4]) > 1 << 32
 
 
-def test_files_of_remembered_ids_that_are_obsolete_are_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("snapshots_unread", "left"), [([], ["used"]), (["a snapshot"], ["obsolete", "used"])]
+)
+def test_files_of_remembered_ids_go_when_no_snapshot_can_list_them(
+    tmp_path: Path, snapshots_unread: list[str], left: list[str]
+) -> None:
+    """The disk may give another snapshot at the next start, and that one may list them."""
     directory = DataDirectory(Disk(), str(tmp_path), Sizes(2048, 2048, 1 << 20))
     used, obsolete = tmp_path / "used", tmp_path / "obsolete"
     for each in (used, obsolete):
         each.write_bytes(b"")
     chunks = Mock(obsolete=[str(obsolete)], used=[str(used)], damages=[])
     chunks.losses.return_value = []
-    replayed = Mock(queue=Mock(next_number=1), recovery=Mock(snapshot=None), chunks=chunks)
+    recovery = Mock(snapshot=None, snapshots_unread=snapshots_unread)
+    replayed = Mock(queue=Mock(next_number=1), recovery=recovery, chunks=chunks)
     Adoption(directory, Mock(), [])._remember(replayed, Mock(), 0)
-    assert [each.name for each in tmp_path.iterdir()] == ["used"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == left
