@@ -178,7 +178,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         ("tests/unit/core/transfer/test_transfers_crash.py", *CHILDREN),
     ),
     Fault(
-        "a child that begins with a delayed item has an entry of its own beside the queue's",
+        "a child that begins with a delayed item has an entry of its own besides the queue's",
         "kestrelpy/core/queue/child_start.py",
         "        queue.reader.delays.share(new.__contains__, queue.unseen.due)\n",
         "",
@@ -207,7 +207,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         CHILDREN,
     ),
     Fault(
-        "retained: what goes with a segment is not looked for among idle children",
+        "retained: lazy children do not catch up before a segment is removed",
         "kestrelpy/core/queue/retention.py",
         "            queue.catch_up()\n            needed",
         "            needed",

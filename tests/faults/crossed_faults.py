@@ -21,9 +21,9 @@ CROSSED: tuple[Fault, ...] = (
 KNOWN_CROSSED: dict[str, str] = {
     "a child's block decides how keys match, not the queue's":
         "the configuration gives a child the key settings of its queue before",
-    "retained: what goes with a segment is not looked for among idle children":
+    "retained: lazy children do not catch up before a segment is removed":
         "a segment goes when no child needs it, and is rewritten behind a snapshot, for which "
         "every child took in what came before",
     "a release for all makes a child's dead letter ready after a restart":
-        "what is released for all was never available, so it is not dead",
+        "an item that is released for all was never available, so it is not dead",
 }

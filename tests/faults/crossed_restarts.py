@@ -203,7 +203,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         FULL_DISK,
     ),
     Fault(
-        "full disk: what was put off without a record is last after a retry and a restart",
+        "full disk: an item that was delayed without a record is last after a retry and a restart",
         "kestrelpy/core/queue/admin.py",
         "        if unlogged:\n            reader.delays.unlogged.add(id_)\n",
         "",
@@ -276,7 +276,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         KEYS,
     ),
     Fault(
-        "nobody is served when an upto frees a lease",
+        "no waiting client is served when an upto frees a lease",
         "kestrelpy/core/queue/ack_up_to.py",
         (
             "        if reader.waiters:\n"

@@ -77,14 +77,14 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
         TORN,
     ),
     Fault(
-        "what a segment has behind the last known sync counts as synced",
+        "the records of a segment after the last known sync count as synced",
         "journal/recovery/segment_order.py",
         "min(limit or ITEM_MAX, lsn_synced + 1)",
         "limit or ITEM_MAX",
         TORN,
     ),
     Fault(
-        "a set that came during a sync has its own as late as if nobody waited",
+        "a set that came during a sync has its own as late as if no client waited",
         "kestrelpy/server/journals/later_syncs.py",
         "        self._arm(target, SOON_SECONDS)\n",
         "        self._arm(target, LAZY_SECONDS)\n",
@@ -105,7 +105,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
         ("tests/unit/core/log/test_log.py",),
     ),
     Fault(
-        "nobody looks whether a connection waits for a sync that was put off",
+        "a connection that waits does not hasten a sync that was put off",
         "kestrelpy/server/turn.py",
         "            else:\n"
         "                self._later.hasten(target)\n",
@@ -113,7 +113,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
         LATER,
     ),
     Fault(
-        "the interpreter is hurried where nobody uses up a share",
+        "the interpreter is hurried where no connection uses up its share",
         "kestrelpy/server/commit_delay.py",
         "(is_crowded and syncs > 0 and",
         "(syncs > 0 and",
@@ -127,7 +127,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
         HURRY,
     ),
     Fault(
-        "the interpreter is hurried as long as somebody uses up a share",
+        "the interpreter is hurried for all the time in which a connection uses up its share",
         "kestrelpy/server/commit_delay.py",
         " and now_ms < self._hurry_until_ms):",
         "):",
@@ -141,7 +141,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
         HURRY,
     ),
     Fault(
-        "a sync thread waits for the interpreter as long as Python has it",
+        "a sync thread waits for the interpreter for Python's own interval",
         "kestrelpy/server/process.py",
         "    sys.setswitchinterval(SWITCH_SECONDS)\n",
         "",

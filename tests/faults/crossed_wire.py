@@ -180,7 +180,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
         WIRE,
     ),
     Fault(
-        "a client that hangs up in a wait leaves a lease by a token that nobody knows",
+        "a client that hangs up in a wait leaves a lease by an unknown token",
         "kestrelpy/protocol/verbs/get.py",
         "            lease.owner.nack(lease, now_ms, DEFERRED)\n",
         "            pass\n",
@@ -194,7 +194,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
         WIRE,
     ),
     Fault(
-        "a reload that allows more leases serves nobody who waits",
+        "a reload that allows more leases serves no waiting client",
         "kestrelpy/core/queue/queue.py",
         "        if self.reader.waiters:\n"
         "            self.reader.serve(now_ms)\n"
@@ -243,7 +243,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
         RELOADS,
     ),
     Fault(
-        "who waits for a paused queue is served by the next put only",
+        "a client that waits for a paused queue is served by the next put only",
         "kestrelpy/core/queue/admin.py",
         "        if not paused and reader.waiters:\n            reader.serve(now_ms)\n",
         "",

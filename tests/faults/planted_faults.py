@@ -332,7 +332,7 @@ FAULTS: tuple[Fault, ...] = (
         TESTS_OF_THE_WIRE,
     ),
     Fault(
-        "when the log fails, what was held is said as if it were true",
+        "when the log fails, a held reply is sent as if it were true",
         REPLIES,
         'data = self._failed(log.failure, count) if data or data is SILENT else b""',
         "pass",
@@ -578,7 +578,7 @@ FAULTS: tuple[Fault, ...] = (
         TESTS_OF_SCHEDULES,
     ),
     Fault(
-        "a paused queue lends to who waits",
+        "a paused queue leases an item to a waiting client",
         READER,
         "        if self.paused or (policy",
         "        if (policy",
@@ -671,7 +671,7 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/unit/journal/recovery/test_recovery.py", "tests/model/test_journal_machine.py"),
     ),
     Fault(
-        "the log is cut behind the first record that may be torn",
+        "the log is cut after the first record that may be torn",
         "journal/recovery/recovery.py",
         "if is_lost and first > self.lsn_synced and",
         "if is_lost and first > self.lsn_synced + 1 and",
@@ -765,7 +765,7 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/process/cli/test_manifest.py",),
     ),
     Fault(
-        "a backup's manifest may say what nobody knows",
+        "a backup's manifest may have an unknown key",
         MANIFEST,
         "        if key not in keys:\n",
         "        if not key:\n",
@@ -793,7 +793,7 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
-        "a token file is damaged and nobody hears of it",
+        "a token file is damaged and no start names it",
         "kestrelpy/server/directory/data_directory.py",
         "        return [each for each in damaged if each]\n",
         "        return []\n",
@@ -1043,7 +1043,7 @@ FAULTS: tuple[Fault, ...] = (
         TESTS_OF_SHARES,
     ),
     Fault(
-        "answers that nobody reads do not count",
+        "unread answers do not count",
         "kestrelpy/server/connections/connection.py",
         "max(made, self._reserved_bytes)",
         "0",
@@ -1080,7 +1080,7 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/unit/server/test_queue_deletion.py",),
     ),
     Fault(
-        "out of files: what is given back meanwhile is not recorded",
+        "out of files: an item that is returned meanwhile is not recorded",
         "kestrelpy/core/subscription/subscription.py",
         "        if self.log.is_full and not lease.by_token:\n",
         "        if self.log.no_room and not lease.by_token:\n",

@@ -58,7 +58,7 @@ VARIANTS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "an answer waits for what it rests on": (
         ("stored", "duplicate", "refused"), ("memcache", "HTTP", "streams", "Zaqar"),
     ),
-    "nobody is handed an item when nothing is handed out": (
+    "no client is handed an item when nothing is handed out": (
         ("asks", "waits"), ("connection", "token", "Zaqar"),
     ),
     "a user without the right is refused": (
@@ -138,7 +138,7 @@ RULES: Final[dict[str, Rule]] = {
         ("duplicate", "Zaqar"): f"{NONE}its messages have no ids of their clients",
         ("refused", "Zaqar"): f"{_DISK}::test_an_answer_about_a_message",
     },
-    "nobody is handed an item when nothing is handed out": {
+    "no client is handed an item when nothing is handed out": {
         ("asks", "connection"): _EVENTS,
         ("waits", "connection"):
             f"{_MODES}::test_who_waits_for_an_item_is_refused_when_nothing_is_handed_out",
