@@ -162,11 +162,11 @@ class Maintenance:
         snapshot = Snapshot(
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, active.tally.copy(),
-            state.leased, state.paused, state.declared, state.delayed, state.placed,
+            state.leased, state.standing, state.delayed, state.placed,
             state.watermarks, state.held, state.origins, state.readers, state.passes_on,
             state.retained,
         )  # fmt: skip
-        snapshot.is_tombstone, snapshot.metadata = state.is_tombstone, state.metadata
+        snapshot.is_tombstone = state.is_tombstone
         snapshot.floor, snapshot.ageless = state.floor, state.ageless
         batch, memory = PendingEntries(), state.memory
         if memory is not None:

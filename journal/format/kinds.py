@@ -12,6 +12,8 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
+VERSION: Final = 8  # of the format; a new kind or tag may need a new one (FORMAT.md, section 12)
+
 
 class Kind(IntEnum):
     """The kind of a record. Numbers are part of the format and are never used again."""
@@ -155,6 +157,9 @@ PUTS: Final = kinds_with(Effect.PUT)
 ENDS: Final = kinds_with(Effect.END)
 # About more items than the one that it names, if any.
 OF_MANY: Final = kinds_with(Effect.END_TO_ITEM, Effect.END_TO_MARKER, Effect.END_LISTED)
+# About the whole queue, and in force until the next of its kind. A snapshot has those in force, in
+# this order, where the queue is not as a new one.
+STANDING: Final = (Kind.PAUSED, Kind.DECLARED)
 # The records of a log. A program that rebuilds a queue knows these, and refuses any other.
 IN_LOG: Final = frozenset(
     kind

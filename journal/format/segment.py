@@ -24,12 +24,11 @@ from typing import Final
 from zlib import crc32
 
 from journal.errors import NewerFormat
-from journal.format.kinds import PLACING, Kind, Tag
+from journal.format.kinds import PLACING, VERSION, Kind, Tag
 from journal.format.meta import Meta, decode_meta
 from journal.format.record import Record
 
 MAGIC: Final = b"\x89KPJ\r\n\x1a\n"  # a transfer as text would change it
-VERSION: Final = 8
 FILE_HEADER_BYTES: Final = 64
 FOOTER_SPACE_BYTES: Final = 512
 SUFFIX: Final = ".segment"

@@ -25,6 +25,7 @@ from journal.format import (
     LeaseEntry,
     Origin,
     PlacedEntry,
+    RawDraft,
     ReaderState,
 )
 from journal.sets import IdCounts, IdSet
@@ -87,9 +88,7 @@ class QueueCopy:
     attempts: IdCounts
     dead: list[DeadEntry]
     leased: list[LeaseEntry] = field(default_factory=list)
-    paused: bool = False
-    declared: bytes = b""
-    metadata: bytes = b""
+    standing: list[RawDraft] = field(default_factory=list)
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
     watermarks: dict[bytes, int] = field(default_factory=dict)

@@ -33,6 +33,7 @@ from journal.format import (
     GONE,
     HEADER_BYTES,
     SNAPSHOT,
+    STANDING,
     STOPS,
     Checkpoint,
     DeadEntry,
@@ -42,6 +43,7 @@ from journal.format import (
     LeaseEntry,
     Origin,
     PlacedEntry,
+    RawDraft,
     ReaderState,
     Record,
     SegmentHeader,
@@ -50,8 +52,6 @@ from journal.format import (
     ageless_of,
     attempts_of,
     dead_of,
-    declared_by,
-    declared_draft,
     decode_meta,
     delayed_entries,
     encode,
@@ -82,11 +82,11 @@ STEP_FRAMES: Final = 1000  # between two pauses, as in `compaction`
 _FOOTER: Final = int(Kind.FOOTER)
 _ORDER: Final = (
     Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.DELAYED, Kind.PLACED,
-    Kind.OPEN, Kind.IDS, Kind.PAUSED, Kind.DECLARED, Kind.READER, Kind.SEGMENTS, Kind.FOOTER,
+    Kind.OPEN, Kind.IDS, *STANDING, Kind.READER, Kind.SEGMENTS, Kind.FOOTER,
 )  # fmt: skip
 # They have their place, and their entries are not read yet.
 _LATER: Final = frozenset({Kind.KEYS})
-_ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOTER})
+_ONCE: Final = frozenset({Kind.CHECKPOINT, *STANDING, Kind.FOOTER})
 
 
 class SnapshotDamaged(JournalError):
@@ -115,9 +115,9 @@ class Snapshot:
 
     `live_bytes` are the bodies of all live items: ready, leased, dead. `segments` are all but the
     one in which the log goes on, in the order of the log; `tally` is of that one, up to `offset`
-    (None: not known, and a start reads that segment whole). `declared` are the settings that a
-    client declared, as they are stored (empty: none), `metadata` the queue's,
-    `watermarks` the last times of schedules.
+    (None: not known, and a start reads that segment whole). `standing` are the records of kinds in
+    `STANDING` that are in force; their times do not count. `watermarks` are the last times of
+    schedules.
     `delayed` and `placed` may be iterated more than once. `held` are the keys, by item, of items
     that were given back for later and are still first for their key, due or not. `origins` are
     open, by the item that was made of them. `readers` are the children; `passes_on`: the queue
@@ -138,8 +138,7 @@ class Snapshot:
     segments: list[SegmentState]
     tally: Tally | None = None
     leased: list[LeaseEntry] = field(default_factory=list)
-    paused: bool = False
-    declared: bytes = b""
+    standing: list[RawDraft] = field(default_factory=list)
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
     watermarks: dict[bytes, int] = field(default_factory=dict)
@@ -151,7 +150,6 @@ class Snapshot:
     scopes: list[ScopeState] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     is_tombstone: bool = False
-    metadata: bytes = b""
     floor: int = 0
     ageless: IdSet = field(default_factory=IdSet)
     heard_ms: int = 0  # the running clock then; 0: no delayed item has it
@@ -226,10 +224,8 @@ class Snapshot:
 
     def _switches(self, time_ms: int) -> Iterator[Draft]:
         """Yield the frames about the whole queue that differ from those of a new queue."""
-        if self.paused:
-            yield Draft(Kind.PAUSED, 0, 0, 1, time_ms, b"", b"", 0, 0)
-        if self.declared or self.metadata:
-            yield declared_draft(self.declared, self.metadata, time_ms)
+        for draft in sorted(self.standing, key=lambda each: STANDING.index(each[0])):
+            yield Draft(*draft)._replace(time_ms=time_ms)
         if self.passes_on:
             yield named(0, b"", 0, STOPS, time_ms)
         if self.floor:
@@ -322,7 +318,6 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         raise ValueError("it does not say where the log goes on")
     opening, closing = frames[0], frames[-1]
     delayed, held, heard = delayed_entries(own)
-    declared = next((declared_by(f) for f in own if f.kind == Kind.DECLARED), (b"", b""))
     return Snapshot(
         lsn=opening.lsn - 1,
         segment=goes_on.item,
@@ -335,9 +330,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         segments=segments,
         tally=Tally.from_footer(closing) if closing.meta else None,
         leased=lease_entries(own),
-        paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in own),
-        declared=declared[0],
-        metadata=declared[1],
+        standing=[Draft(*frame[:8], 0) for frame in own if frame.kind in STANDING],
         delayed=delayed,
         placed=placed_entries(own),
         watermarks=watermarks_in(own),

@@ -148,7 +148,8 @@ def jobs() -> list[SegmentBuilder | Snapshot]:
         ids(2, 5, 6, 8, 9, 10, 11, 12), 63, attempts,
         [DeadEntry(2, 1, 2, b"lease", TIME_MS + 3001, 20)],
         [SegmentState(5, 2, 8, 4, 38), SegmentState(3, 9, 10, 2, 11)], tally,
-        [renewed, other], True, declared,
+        [renewed, other],
+        [draft(Kind.PAUSED, small=1), draft(Kind.DECLARED, body=declared)],
     )  # fmt: skip
     small, large = ended(300, 1 << 24)
     fourth.batch(

@@ -44,7 +44,7 @@ def clients() -> list[SegmentBuilder | Snapshot]:
     tally.see_all(written)
     between = Snapshot(
         6, 1, one.at, Checkpoint(b"clients", 3, 3, 1 << 21, 2, 2, 1, SERVER, as_of=6), ids(1, 2),
-        6, IdCounts(), [], [], tally, [leased], declared=SETTINGS, metadata=METADATA,
+        6, IdCounts(), [], [], tally, [leased], standing=[declared_draft(SETTINGS, METADATA, 0)],
     )  # fmt: skip
     one.batch(
         renewed.renewal(),

@@ -462,12 +462,17 @@ class Queue(QueueState):
 
     def standing(self, unix_ms: int) -> list[RawDraft]:
         """Return the records that hold for the queue, whatever segments they are in."""
+        drafts = self._switches(unix_ms)
+        return [*drafts, *watermark_drafts(self.watermarks, unix_ms)]
+
+    def _switches(self, unix_ms: int) -> list[RawDraft]:
+        """Return the records of kinds in `STANDING` that make a new queue what this one is."""
         drafts: list[RawDraft] = []
-        if self.declared or self.metadata:
-            drafts.append(declared_draft(self.declared, self.metadata, unix_ms))
         if self.reader.paused:
             drafts.append(records.paused(True, unix_ms))
-        return [*drafts, *watermark_drafts(self.watermarks, unix_ms)]
+        if self.declared or self.metadata:
+            drafts.append(declared_draft(self.declared, self.metadata, unix_ms))
+        return drafts
 
     def attach(self, log: Log, readable: IdSet | None = None) -> None:
         """Write to this log from now on. `readable` are the items that a start found in it."""
@@ -590,7 +595,7 @@ class Queue(QueueState):
         return QueueCopy(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared, metadata=self.metadata,
+            standing=self._switches(0),
             watermarks=dict(self.watermarks), origins=self.origins.copy(),
             delayed=reader.delays.entries(self.clock), placed=Placed.of(reader),
             held=dict(reader.held_keys), memory=self.dedupe.remembered(self.policy),

@@ -82,7 +82,8 @@ class Replay:
         self._snapshot = snapshot
         snapshot.retained = snapshot.retained or snapshot.live.copy()
         queue.reader._apply_tokens(snapshot.checkpoint.tokens)
-        queue._apply_declared(snapshot.declared, snapshot.metadata)
+        for draft in snapshot.standing:
+            self._apply[draft[0]](Record(*draft[:8], snapshot.lsn, 0, 0, 0))
         queue.watermarks = snapshot.watermarks
         queue.passes_on, queue.is_tombstone = snapshot.passes_on, snapshot.is_tombstone
         queue.floor = snapshot.floor
@@ -93,6 +94,7 @@ class Replay:
             child.total_items = state.total
             line = self._lines[state.number] = ReplayLine(child, self._sizes, queue._apply_settled)
             line.restore(state)
+            child.paused = state.paused
         queue.dedupe.expect(snapshot.chunks, snapshot.scopes)
 
     def run(self, records: Iterable[Record]) -> None:

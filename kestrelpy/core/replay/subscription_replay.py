@@ -100,7 +100,6 @@ class ReplayLine:
         reader.live = state.live
         reader.live_bytes = state.live_bytes
         reader.attempts = state.attempts
-        reader.paused = state.paused
         for dead in sorted(state.dead, key=lambda d: d.order):
             reader.dead.add(
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order

@@ -97,7 +97,7 @@ def test_a_snapshot_keeps_the_pause() -> None:
     state = q.queue.state()
     snapshot = Snapshot(
         1, 1, 64, state.checkpoint, state.live, 0, state.attempts, state.dead, [],
-        paused=state.paused,
+        standing=state.standing,
     )  # fmt: skip
     fresh = q.broker.fresh(b"other", 1, 0)
     Replay(fresh).restore(snapshot)

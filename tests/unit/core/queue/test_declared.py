@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from journal.errors import NewerFormat
+from journal.format.declared import declared_draft
 from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
 from kestrelpy.core.policy import Policy
@@ -62,7 +63,7 @@ def test_it_is_there_after_a_restart_and_the_last_one_counts() -> None:
 def test_it_is_part_of_the_state_that_a_snapshot_keeps() -> None:
     q = make_queue()
     declare(q.queue)
-    assert q.queue.state().declared == DECLARED
+    assert q.queue.state().standing == [declared_draft(DECLARED, b"", 0)]
 
 
 def test_declarations_of_a_later_version_are_refused_as_newer() -> None:
@@ -79,7 +80,7 @@ def test_metadata_is_stored_beside_it_and_a_later_declaration_leaves_that_alone(
     declare(q.queue)
     again = q.restarted()
     assert (again.queue.declared, again.queue.metadata) == (DECLARED, b'{"team":"mail"}')
-    assert again.queue.state().metadata == b'{"team":"mail"}'
+    assert again.queue.state().standing == [declared_draft(DECLARED, b'{"team":"mail"}', 0)]
     again.queue.declare(b"", Policy(), 0, b"")
     assert again.restarted().queue.metadata == b""
 

@@ -15,6 +15,7 @@ import pytest
 from journal.compaction import maintenance as maintenance_module
 from journal.compaction.maintenance import SNAPSHOTS_RETAINED
 from journal.format.checkpoint import Checkpoint
+from journal.format.declared import declared_draft
 from journal.format.lease import LeaseEntry
 from journal.sets.hash_table import ID
 from journal.sets.id_counts import IdCounts
@@ -360,10 +361,11 @@ def test_with_many_leases_by_token_it_is_due_after_as_many_records(
 def test_a_snapshot_has_the_metadata_of_the_queue() -> None:
     writer = fresh(MemoryDisk(), ROOMY)
     writer.put_all(b"x")
-    state = replace(state_of(writer), declared=b"a = 1", metadata=b"{}")
+    declared = declared_draft(b"a = 1", b"{}", TIME_MS)
+    state = replace(state_of(writer), standing=[declared])
     snapshot = writer.store.maintenance.begin_snapshot(state, TIME_MS).snapshot
     again = Snapshot.decode(snapshot.encode(7, bytes(16), TIME_MS), "x")
-    assert (again.declared, again.metadata) == (b"a = 1", b"{}")
+    assert again.standing == [declared]
 
 
 def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:

@@ -19,7 +19,7 @@ from journal.files import Disk
 from journal.format import record, segment
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
-from journal.format.kinds import TABLE, Effect, Kind, Says, Tag
+from journal.format.kinds import TABLE, VERSION, Effect, Kind, Says, Tag
 from journal.format.meta import decode_meta, encode_meta, ended
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.record import Draft, Record, encode
@@ -111,7 +111,7 @@ def test_the_file_header_is_where_the_table_says() -> None:
     found = read(data, fields)
     assert found.pop("crc32") == record.crc32(data[:60])
     assert found == {
-        "magic": int.from_bytes(segment.MAGIC, "little"), "version": segment.VERSION,
+        "magic": int.from_bytes(segment.MAGIC, "little"), "version": VERSION,
         "header_bytes": 64, "journal": 0x11, "identity": int.from_bytes(identity, "little"),
         "segment": 0x22, "capacity": 0x33, "created_ms": 0x44,
         "role": 1, "first": 0x55, "last": 0x66,
@@ -343,7 +343,7 @@ def test_a_journal_of_a_newer_version_is_refused_with_one_line(
 ) -> None:
     one = example()
     newer = bytearray(one.data)
-    newer[8] = segment.VERSION + 1
+    newer[8] = VERSION + 1
     newer[60:64] = struct.pack("<I", record.crc32(bytes(newer[:60])))
     path = one.write_to(tmp_path)
     path.write_bytes(newer)
@@ -351,7 +351,7 @@ def test_a_journal_of_a_newer_version_is_refused_with_one_line(
     assert main(["verify", str(tmp_path)]) == 2
 
     captured = capsys.readouterr()
-    newest = segment.VERSION
+    newest = VERSION
     assert captured.err == (
         f"journal: {path}: journal format {newest + 1}, this kestrelpy reads up to {newest}\n"
     )

@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from journal.errors import ITEM_MAX, Damage, NewerFormat
-from journal.format.kinds import Kind
+from journal.format.kinds import VERSION, Kind
 from journal.format.record import Draft, Record, encode
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, VERSION, SegmentHeader
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import SET_ASIDE_FOLDER
 from tests.support.journals import (

@@ -8,8 +8,11 @@ from typing import Any, Final
 import pytest
 
 from journal.format.checkpoint import Checkpoint
+from journal.format.declared import declared_draft
+from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
+from journal.format.record import Draft
 from journal.format.subscription_state import DeadEntry, ReaderState
 from journal.format.transfer import Origin
 from journal.sets.id_counts import IdCounts
@@ -51,14 +54,17 @@ def queue() -> Snapshot:
         dead=[DeadEntry(5, 1, 2, b"lease", TIME_MS - 9, 17)],
         segments=[SegmentState(4, 3, 19, 2, 34)], tally=tally,
         leased=[LeaseEntry(20, 7, 1, TIME_MS - 5, 3, TIME_MS - 5, TIME_MS + 60_000)],
-        paused=True, declared=b'lease = "5m"\n',
+        standing=[
+            Draft(Kind.PAUSED, 0, 0, 1, TIME_MS, b"", b"", 0, 0),
+            declared_draft(b'lease = "5m"\n', b'{"team": "mail"}', TIME_MS),
+        ],
         delayed=[DelayedEntry(3, TIME_MS + 7, 12, b"", TIME_MS + 2)],
         placed=[PlacedEntry(3, 0, 44, 12)], watermarks={b"nightly": TIME_MS // 1000},
         held={20: b"red"}, origins={20: Origin(b"server-2", b"orders", 8, 3, 21)},
         readers=[child()], passes_on=True, retained=ids(2, 3, 5, 20),
         scopes=[ScopeState(b"import", 9, 5, TIME_MS - 8)],
         chunks=[Chunk(1, 70, 4096, ids=6, keys=2, ids_ms=TIME_MS, keys_ms=TIME_MS, item_lost=4)],
-        is_tombstone=True, metadata=b'{"team": "mail"}', floor=2, ageless=ids(5),
+        is_tombstone=True, floor=2, ageless=ids(5),
         heard_ms=TIME_MS - 5,
     )  # fmt: skip
 

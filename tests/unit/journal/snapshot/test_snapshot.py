@@ -11,6 +11,7 @@ import pytest
 
 from journal.errors import NewerFormat
 from journal.format.checkpoint import Checkpoint
+from journal.format.declared import declared_draft
 from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
 from journal.format.record import Draft, Record, encode
@@ -71,8 +72,7 @@ def small_snapshot() -> Snapshot:
             LeaseEntry(20, 7, 1, TIME_MS - 5, 3, TIME_MS - 5, TIME_MS + 60_000),
             LeaseEntry(21, 1 << 20, 301, TIME_MS - 4, 0, TIME_MS - 1, TIME_MS + 70_000),
         ],
-        paused=True,
-        declared=b'lease = "5m"\n',
+        standing=[PAUSED, declared_draft(b'lease = "5m"\n', b"", TIME_MS)],
     )
 
 
@@ -85,7 +85,7 @@ def same(one: Snapshot, other: Snapshot) -> bool:
         return (
             s.lsn, s.segment, s.offset, s.checkpoint, s.live.encode(), s.live.count,
             s.live_bytes, list(s.attempts.items()), s.dead, s.segments, s.tally,
-            s.leased, s.paused, s.declared,
+            s.leased, s.standing,
         )  # fmt: skip
 
     return plain(one) == plain(other)
@@ -250,7 +250,7 @@ def test_what_stands_once_and_what_follows_another_is_read_in_sequence() -> None
     again = Snapshot.decode(laid_out(RUN, LEASED, RENEWED, LEASED, PAUSED, DECLARED, GOES_ON), PATH)
     first = LEASE._replace(since_ms=TIME_MS)
     assert again.leased == [LEASE, first]
-    assert (again.paused, again.declared) == (True, b"x")
+    assert again.standing == [PAUSED, DECLARED]
 
 
 def test_a_snapshot_of_a_newer_version_says_so() -> None:

@@ -10,7 +10,8 @@ import pytest
 from journal.errors import JournalError
 from journal.files import Files
 from journal.format import folder_name, segment_name
-from journal.format.segment import FILE_HEADER_BYTES, VERSION
+from journal.format.kinds import VERSION
+from journal.format.segment import FILE_HEADER_BYTES
 from journal.write import Sizes
 from kestrelpy.core import Queue
 from kestrelpy.server.daemon import StartError

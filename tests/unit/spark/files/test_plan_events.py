@@ -12,10 +12,10 @@ import pytest
 from journal.errors import JournalError
 from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
-from journal.format.kinds import Kind
+from journal.format.kinds import VERSION, Kind
 from journal.format.meta import ended
 from journal.format.record import Draft
-from journal.format.segment import VERSION, segment_name
+from journal.format.segment import segment_name
 from journal.recovery.recovery import Recovery
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan_events import look_again, plan_events
