@@ -43,6 +43,7 @@ FLOORS = {
     "kestrelpy.access": 1,
     "kestrelpy.aside": 1,
     "kestrelpy.durations": 1,
+    "kestrelpy.placement": 1,
     "kestrelpy.wire": 1,
     "kestrelpy.write_at_once": 1,
     "kestrelpy.kestrel": 1,

@@ -28,7 +28,16 @@ from kestrelpy.access import hash_secret as form_of
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
 from kestrelpy.cli.logs import JsonLines, LineWriter, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
-from kestrelpy.server import HEEDED, Daemon, StartError, Supervisor, Unservable, refuse_unservable
+from kestrelpy.server import (
+    HEEDED,
+    Daemon,
+    SliceRouter,
+    StartError,
+    Supervisor,
+    Unservable,
+    end_with_parent,
+    refuse_unservable,
+)
 
 log = logging.getLogger("kestrelpy")
 
@@ -53,7 +62,8 @@ class ConfigSource:
 
     def load(self) -> Config:
         """Read it now; raise ConfigError."""
-        return load_config(self.path, environ=os.environ, overrides=self._flags)
+        config = load_config(self.path, environ=os.environ, overrides=self._flags)
+        return config.of_slice()
 
     def load_and_prepare(self) -> Config:
         """Read it now, and make its archives; raise ConfigError."""
@@ -71,6 +81,11 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         raise CommandError(str(error)) from None
     _log_as_it_says(config)
     logging.captureWarnings(True)
+    if config.is_router:
+        _route(config, source)
+        return
+    if config.fleet.slice is not None:
+        end_with_parent()
 
     supervisor = Supervisor(os.environ)
 
@@ -106,6 +121,18 @@ def serve(config_file: Path | None, flags: Flags) -> None:
     except Exception:  # nothing above this catches: the traceback belongs in the log, as it is set
         log.critical("the server ended because of a bug", exc_info=True)
         raise SystemExit(NOTHING) from None
+
+
+def _route(config: Config, source: ConfigSource) -> None:
+    """Run the router, which starts a daemon for each slice."""
+    async def live() -> None:
+        _name_signals()
+        await SliceRouter(config, source.path, source.load, _say).run()
+
+    try:
+        uvloop.run(live())
+    except StartError as error:
+        raise CommandError(str(error)) from None
 
 
 def check_config(config_file: Path | None) -> None:

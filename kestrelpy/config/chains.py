@@ -5,6 +5,8 @@
 A queue without a block of its own has the defaults; so has the target of the defaults. An item of a
 queue also goes to each of its fan-out children that the file names.
 
+Where queues are spread over slices, items stay in theirs: what sends them to another is refused.
+
 One rule: a cycle is refused where it is made, with every queue on it named.
 """
 
@@ -12,9 +14,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kestrelpy.config.queue_settings import TARGETS, QueueBlock
-from kestrelpy.config.settings import Config
+from kestrelpy.config.settings import Config, Place
 
 _FANOUT: Final = ""
+_ONE_GROUP: Final = "give them one group, by a {tag} in their names or in [fleet] groups"
 
 
 class Cycle(NamedTuple):
@@ -79,4 +82,25 @@ def find_cycle(
                 key = next(key for key, to in targets(cycle[0]) if to == cycle[1])
                 return Cycle(tuple(cycle), key)
             trail[target] = targets(target)
+    return None
+
+
+def why_not_in_slices(config: Config) -> tuple[Place, str] | None:
+    """Return the setting, and what is wrong with it where queues are spread over slices; None: all
+    is well."""
+    if config.fleet.slices == 1:
+        return None
+    slice_of = config.placement.slice_of
+    for name, alias in config.aliases.items():
+        for each in alias.to:
+            if slice_of(each.encode()) != slice_of(name.encode()):
+                return ("aliases", name, "to"), f"{each} is in another slice: {_ONE_GROUP}"
+    for place, target in config.targets().items():
+        if len(place) == 2:
+            return place, (
+                "its queue is in one slice, and the queues are in all: write it in the block of "
+                "each queue of its group"
+            )
+        if slice_of(target.encode()) != slice_of(place[1].encode()):
+            return place, f"that queue is in another slice: {_ONE_GROUP}"
     return None

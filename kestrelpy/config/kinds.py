@@ -26,6 +26,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no ite
 _TIMES_MAX: Final = 1000
 _TAKEOVER_MS: Final = (200, 3_600_000)
 _PROJECT_LENGTH_MAX: Final = 256
+SLICES_MAX: Final = 64
 _MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire as well
 
 
@@ -116,6 +117,13 @@ def _read_fields(value: object) -> tuple[str, ...]:
     if isinstance(value, str) and not isinstance(value, Words):
         raise TypeError
     return read_fields(value)
+
+
+def _read_groups(value: object) -> tuple[str, ...]:
+    found = _read_hosts(value)
+    if not all(re.fullmatch("[!-*,-.0-~]{1,128}", each) for each in found):  # no + and no /
+        raise ValueError
+    return found
 
 
 def _read_host(value: str) -> str:
@@ -272,6 +280,12 @@ DataDir = Annotated[
 HostNames = Annotated[
     tuple[str, ...], kind('a list of host names, for instance ["queue.example"]', _read_hosts)
 ]
+Slices = Annotated[int, _number(1, SLICES_MAX)]
+SliceOrNone = Annotated[int | None, _number(1, SLICES_MAX, none=True)]
+Groups = Annotated[
+    tuple[str, ...],
+    kind('a list of patterns of queue names, for instance ["shop.*"]', _read_groups),
+]
 ProjectOrNone = Annotated[
     str | None,
     kind(f"a project of 1 to {_PROJECT_LENGTH_MAX} characters", _read_project, none=True),
@@ -292,7 +306,6 @@ UrlOrNone = Annotated[
     str | None, kind('an address like "http://db1:8008"', _read_url, none=True)
 ]
 HostName = Annotated[str, kind("a host name or an address", _read_host)]
-Port = Annotated[int, _number(0, 65535)]
 PortOrOff = Annotated[
     int | None, kind(f'a whole number from 0 to 65535, or "{_OFF.none}"', _read_port_or_off), _OFF
 ]

@@ -20,7 +20,7 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
-from kestrelpy.config.chains import find_cycle
+from kestrelpy.config.chains import find_cycle, why_not_in_slices
 from kestrelpy.config.kinds import Words
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.plain_file import read_plain
@@ -82,6 +82,7 @@ def load_config(
     config = sources.checked().with_paths(absolute)
     sources.refuse_archives(config)
     sources.refuse_cycles(config)
+    sources.refuse_other_slices(config)
     return config
 
 
@@ -193,6 +194,11 @@ class _Sources:
             why += f" (the defaults apply to this queue as well, unless {name} says " \
                 f'{cycle.key} = "none")'
         raise ConfigError([self._sentence(place, why)])
+
+    def refuse_other_slices(self, config: Config) -> None:
+        """Raise ConfigError if a setting sends items to another slice."""
+        if found := why_not_in_slices(config):
+            raise ConfigError([self._sentence(*found)])
 
     def _sentence(self, place: Place, why: str) -> str:
         """Return the mistake in a value, or among several: then their keys are words of `why`."""

@@ -23,15 +23,17 @@ from kestrelpy.config.kinds import (
     Count,
     DataDir,
     EngineOrNone,
+    Groups,
     HostName,
     HostNames,
     MemberOrNone,
     MsOrNone,
     PathOrNone,
-    Port,
     PortOrOff,
     ProjectOrNone,
     SegmentBytes,
+    SliceOrNone,
+    Slices,
     TakeoverMs,
     Truth,
     UrlOrNone,
@@ -50,6 +52,7 @@ from kestrelpy.config.queue_settings import (
 from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.config.users import UserBlock
 from kestrelpy.durations import format_size_bytes
+from kestrelpy.placement import Placement
 
 _TLS_CERT: Final = ("tls_cert", "tls_key")
 Place = tuple[str, ...]  # the place of a value: (section, key) or ("queues", name, key)
@@ -60,6 +63,7 @@ _AnySection = TypeVar("_AnySection", bound=Section)
 
 AT_START: Final = "no reload applies it"  # the mark of such a setting, or of a whole section
 _EVERY: Final = frozenset({"0.0.0.0", "::", ""})  # hosts that are every address
+_LOCAL: Final = {"slices", "groups", "slice"}  # settings of [fleet] that need no engine
 
 
 class ServerConfig(Section):
@@ -73,8 +77,8 @@ class ServerConfig(Section):
     """The address where clients connect, a name or a number. A start refuses one that other
     machines reach, unless [auth] names users or insecure is true.
     """
-    port: Annotated[Port, AT_START] = 22133
-    """The port of the memcache protocol. 0 takes any free one."""
+    port: Annotated[PortOrOff, AT_START] = 22133
+    """The port of the memcache protocol. 0 takes any free one; off needs a socket."""
     socket: Annotated[PathOrNone, AT_START] = None
     """A Unix socket beside the port, relative to this file. Whoever may use the file needs no
     login, and up to 8 connections come beyond max_connections, so that an administrator gets in.
@@ -162,6 +166,12 @@ class ServerConfig(Section):
         return self
 
     @pydantic.model_validator(mode="after")
+    def _listens_somewhere(self) -> Self:
+        if self.port is None and self.socket is None:
+            raise ValueError('port = "off" needs a socket: clients could not connect')
+        return self
+
+    @pydantic.model_validator(mode="after")
     def _has_a_port_for_each_listener(self) -> Self:
         hosts = {"port": self.host, "text_port": self.host, "http_port": self.http_host}
         taken: dict[int, str] = {}
@@ -225,9 +235,28 @@ class FleetConfig(Section):
     fleet` refuse one that is older than 3.0.3, which loses what it acknowledged.
     """
 
+    slices: Slices = 1
+    """How many slices the queues are spread over. Each has a process and a folder of its own, so
+    that this many processors are used; clients connect as to one server.
+    """
+    groups: Groups = ()
+    """Queues whose names match one of these patterns, in which * stands for any characters, are in
+    one slice. So are those with the same text between braces, orders{7} and refunds{7}.
+    """
+    slice: SliceOrNone = None
+    """The one slice that this process has. "none": it starts a process for each."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_its_slice(self) -> Self:
+        if self.slice is not None and self.slice > self.slices:
+            raise ValueError(f"slice = {self.slice} of slices = {self.slices}: there is none")
+        if self.engine is not None and self.slices > 1:
+            raise ValueError("slices with engine: an engine has one slice so far")
+        return self
+
     @pydantic.model_validator(mode="after")
     def _names_an_engine(self) -> Self:
-        asked, fields = self.model_fields_set, type(self).model_fields.items()
+        asked, fields = self.model_fields_set - _LOCAL, type(self).model_fields.items()
         if asked and "engine" not in asked:
             keys = " and ".join(field.alias or name for name, field in fields if name in asked)
             raise ValueError(f"{keys} without engine: this process would serve local files")
@@ -260,7 +289,7 @@ class Config(Section):
     @pydantic.model_validator(mode="after")
     def _checked(self) -> Self:
         self._put_in_force()._refuse_large_bodies()._refuse_aliases()
-        return self
+        return self._refuse_doors()
 
     def _put_in_force(self) -> Self:
         default = self.queue_defaults.over(DEFAULTS)
@@ -278,12 +307,7 @@ class Config(Section):
 
     def _refuse_aliases(self) -> Self:
         """Raise ValueError if an alias is used in place of a queue."""
-        targets = {
-            as_written((*place, key), name): name
-            for place, block in self._blocks().items()
-            for key in TARGETS
-            if (name := getattr(block, key)) is not None
-        }
+        targets = {as_written(place, name): name for place, name in self.targets().items()}
         targets |= {
             as_written(("schedules", name, "queue"), each.queue): each.queue
             for name, each in self.schedules.items()
@@ -291,6 +315,18 @@ class Config(Section):
         queues = {as_written(("queues", name), {}): name for name in self.queues}
         if why := why_wrong(self.aliases, queues, targets):
             raise ValueError(why)
+        return self
+
+    def _refuse_doors(self) -> Self:
+        """Raise ValueError for a way in that does not lead over slices."""
+        server = self.server
+        doors = {
+            'http_port (write http_port = "off")': server.http_port is not None,
+            "text_port": server.text_port is not None, "[auth]": bool(self.auth),
+        }  # fmt: skip
+        asked = next((name for name, is_asked in doors.items() if is_asked), None)
+        if self.is_router and asked is not None:
+            raise ValueError(f"[fleet] slices with {asked}: that does not lead over slices yet")
         return self
 
     def _refuse_large_bodies(self) -> Self:
@@ -331,6 +367,46 @@ class Config(Section):
         sections = {name: getattr(began, name) for name in _at_start(Config)}
         server = self.server.model_copy(update=kept)
         return self.model_copy(update={**sections, "server": server})
+
+    @property
+    def is_router(self) -> bool:
+        """True if the process starts one for each slice, and serves none itself."""
+        return self.fleet.slices > 1 and self.fleet.slice is None
+
+    @property
+    def largest_item_bytes(self) -> int:
+        """How large an item may be in any queue that the file names, or in all others."""
+        named = (each.max_item_bytes for each in self._in_force.named.values())
+        return max(self._in_force.default.max_item_bytes, *named, 0)
+
+    @property
+    def placement(self) -> Placement:
+        """The slices of the queues."""
+        return Placement(self.fleet.slices, self.fleet.groups)
+
+    def targets(self) -> dict[Place, str]:
+        """Return the queues where settings send items, by the place of each setting."""
+        return {
+            (*place, key): name
+            for place, block in self._blocks().items()
+            for key in TARGETS
+            if (name := getattr(block, key)) is not None
+        }
+
+    def of_slice(self) -> Self:
+        """Return what concerns the slice of this process: schedules and blocks of its queues."""
+        number, slice_of = self.fleet.slice, self.placement.slice_of
+        if number is None:
+            return self
+        ours: dict[str, object] = {
+            "queues": {n: b for n, b in self.queues.items() if slice_of(n.encode()) == number},
+            "schedules": {
+                name: each for name, each in self.schedules.items()
+                if slice_of(each.queue.encode()) == number
+            },
+            "aliases": {n: b for n, b in self.aliases.items() if slice_of(n.encode()) == number},
+        }  # fmt: skip
+        return self.model_copy(update=ours)._put_in_force()
 
     def archives(self) -> dict[Place, Path]:
         """The archive directories, by the place they are set."""

@@ -11,6 +11,7 @@ from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.login import Login, LoginPort
 from kestrelpy.protocol.parse import Lines
 from kestrelpy.protocol.ports import ConnectionRoom, Host, Talk
+from kestrelpy.protocol.routing import RoutedConversation, RouterCounts, RouterHost
 from kestrelpy.protocol.wire import MEMCACHE, Wire, wire_named
 
 __all__ = [
@@ -22,6 +23,9 @@ __all__ = [
     "LogLimit",
     "Login",
     "LoginPort",
+    "RoutedConversation",
+    "RouterCounts",
+    "RouterHost",
     "Talk",
     "Wire",
     "address_of",

@@ -14,7 +14,9 @@ from kestrelpy.server.directory import (
     read_server_id,
 )
 from kestrelpy.server.exposure import Unservable, refuse_unservable
+from kestrelpy.server.process import end_with_parent
 from kestrelpy.server.restart import recover
+from kestrelpy.server.slices import SliceRouter
 from kestrelpy.server.supervisor import Supervisor
 
 __all__ = [
@@ -22,9 +24,11 @@ __all__ = [
     "NAME",
     "Daemon",
     "DataDirectory",
+    "SliceRouter",
     "StartError",
     "Supervisor",
     "Unservable",
+    "end_with_parent",
     "make_server_id",
     "new_id",
     "note_backup",

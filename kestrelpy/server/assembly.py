@@ -57,7 +57,11 @@ def assemble(
     config, loop = policies.config, asyncio.get_running_loop()
     dirty = list[JournalLog]()
 
+    number, placement = config.fleet.slice, config.placement
+
     def make_log(queue: Queue) -> Log:
+        if number is not None and (there := placement.slice_of(queue.name)) != number:
+            raise ServerError(f"queue {queue.name.decode('ascii')} is of slice {there}, not here")
         return log_of(queue, parts)
 
     offset = ClockOffset(clock.wall_clock_offset_ms())

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from kestrelpy.aside import TookTooLong, run_aside
 from kestrelpy.config import Config, ServerConfig, read_plain
-from kestrelpy.fleet import NoPatroni, patroni_version, why_bad_patroni
+from kestrelpy.fleet import NoPatroni, patroni_version, why_bad_patroni, why_other_slices
 
 log = logging.getLogger("kestrelpy")
 
@@ -70,7 +70,7 @@ async def refuse_unservable(config: Config, handed: Sequence[tuple[str, socket.s
     """
     await refuse_exposed(config, handed)
     try:
-        await run_aside(partial(_check, config.server, not handed), _LOOKUP_SECONDS)
+        await run_aside(partial(_check, config, not handed), _LOOKUP_SECONDS)
         await run_aside(partial(_check_patroni, config.fleet.patroni), _LOOKUP_SECONDS)
     except TookTooLong:
         seconds = f"{_LOOKUP_SECONDS:.0f} s"
@@ -188,16 +188,17 @@ def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _check(server: ServerConfig, is_listening: bool) -> None:
+def _check(config: Config, is_listening: bool) -> None:
     """Raise Unservable if a file, address or folder of these settings cannot be used. Blocks."""
+    server = config.server
     Tls.check(server)
-    hosts = {"host": server.host} if is_listening else {}
+    hosts = {"host": server.host} if is_listening and server.port is not None else {}
     if server.http_port is not None:
         hosts["http_host"] = server.http_host
     found = {f"{key} {host}": _why_not_ours(host) for key, host in hosts.items()}
     if is_listening and server.socket is not None:
         found[f"socket {server.socket}"] = _why_no_socket(server.socket, server.data_dir)
-    found[f"data_dir {server.data_dir}"] = _why_no_data(server)
+    found[f"data_dir {server.data_dir}"] = _why_no_data(config)
     for setting, why in found.items():
         if why:
             raise Unservable(f"[server] {setting}: {why}")
@@ -269,8 +270,8 @@ def _why_no_socket(path: Path, data_dir: Path) -> str:
     return "another file has this name" if os.path.lexists(path) and not path.is_socket() else ""
 
 
-def _why_no_data(server: ServerConfig) -> str:
-    data_dir = server.data_dir
+def _why_no_data(config: Config) -> str:
+    data_dir = config.server.data_dir
     try:
         data_dir.lstat()
     except FileNotFoundError:
@@ -282,4 +283,5 @@ def _why_no_data(server: ServerConfig) -> str:
         return f"{nearest.name} is not a directory"
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
         return f"{nearest.name or nearest} cannot be written"
-    return ""
+    is_whole = config.fleet.engine is None and config.fleet.slice is None
+    return why_other_slices(data_dir, config.fleet.slices) if is_whole else ""

@@ -323,6 +323,13 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_has_input _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
     },
     "server.journals.later_syncs.LaterSyncs": {},
+    "server.slices.router.SliceRouter": {
+        "_config _config_file": SETTING, "lines": CACHE, "_slices _runs _listeners": WORKS,
+    },
+    "server.slices.slice_process.SliceProcess": {
+        "number socket_path _folder _words _notes_path": NAME, "status": "what it said last",
+        "is_serving has_served _process": WORKS,
+    },
     "server.supervisor.Supervisor": {
         "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",
     },
@@ -468,6 +475,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.observing.Look operations.observing.Observing operations.observing.SeenItem
         operations.observing.Sight
         protocol.replies.JointReply protocol.verbs.get.PendingGet
+        protocol.routing.answer_ends.AnswerEnds protocol.routing.merging.AskSlice
+        protocol.routing.routed.Awaited protocol.routing.routed.RoutedConversation
+        server.slices.connections.ClientConnection server.slices.connections.SliceConnection
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
         protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.OpenBatch
@@ -498,6 +508,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
     """,
 }
 _VALUES: Final[dict[str, str]] = {
+    "totals since the start": "protocol.routing.merging.RouterCounts",
     "a statement, as a server takes it": """
         journal.engine.postgres.round_trip._Statement
     """,
@@ -553,6 +564,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.options.UnknownOption
         server.daemon.StartError server.connections.listeners.CannotListen
         server.supervisor.BadInheritance journal.held_folder.FolderChanged
+        protocol.routing.answer_ends.Unreadable server.slices.connections.SliceAway
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
@@ -578,6 +590,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.requests.Requests protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
+        protocol.routing.routed.RouterHost server.slices.connections.RouterPort
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,
     "what people did last, bounded; an entry lets go what it rested on": """

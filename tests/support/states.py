@@ -43,6 +43,9 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
     },
     "server.http_side.HttpSide": {"_listener": WORKS},
     "server.queue_deletion.QueueDeletions": {"turn": WIRING},
+    "server.slices.slice_process.SliceProcess": {
+        "_is_stopping": "the process ends", "has_failed": "the router ends then",
+    },
     "server.turn.Turn": {
         "_is_over": "the process ends",
         "committer journal_jobs may_answer schedules": WIRING,

@@ -52,6 +52,12 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.fleet.folder_files":
         "tests/unit/fleet/test_move_in.py: which files of a folder are moved",
+    "kestrelpy.server.slices.connections":
+        "tests/process/router/test_at_rest.py: real sockets on either side of it",
+    "kestrelpy.server.slices.router":
+        "tests/process/router/test_at_rest.py: with the real processes that it starts",
+    "kestrelpy.server.slices.slice_process":
+        "tests/process/router/test_at_rest.py: real processes, killed and started again",
     "kestrelpy.fleet.unowned":
         "tests/unit/fleet/test_move_in.py: who may move, and when",
     "kestrelpy.cli.options":

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -78,10 +78,12 @@ def read_scenes(folder: Path) -> Iterator[Scene]:
             yield scene
 
 
-def act(scene: Scene, way: str, seed: int) -> ServerHarness:
+def act(
+    scene: Scene, way: str, seed: int, make: Callable[[], ServerHarness] = ServerHarness
+) -> ServerHarness:
     """Act the scene out; raises AssertionError naming the line."""
     random = Random(seed)
-    stage = ServerHarness()
+    stage = make()
     told = (0, "", b"")
     for number, line in scene.steps:
         at = f"{scene.file}.txt:{number} ({way}, seed {seed})\n    {line}\n"

@@ -142,6 +142,11 @@ class Parser(Requests):
         return self._pending is not None
 
     @property
+    def is_skipping(self) -> bool:
+        """True while a body comes in that is refused, and dropped."""
+        return isinstance(self._pending, Bad)
+
+    @property
     def missing_bytes(self) -> int:
         """Bytes of the body that are still to come."""
         return self._left

@@ -54,14 +54,14 @@ class Listeners:
         self.address: tuple[str, int] | None = None  # of the first memcache port
 
     async def listen(
-        self, host: str, port: int, path: Path | None, text_port: int | None = None
+        self, host: str, port: int | None, path: Path | None, text_port: int | None = None
     ) -> list[str]:
-        """Listen on the port and, if they are given, on a Unix socket and on a port for the text
-        protocol; return a line for each.
+        """Listen on the port, on a Unix socket and on a port for the text protocol, those of them
+        that are given; return a line for each.
 
         Raise CannotListen.
         """
-        lines = await self._listen_tcp(MEMCACHE, host, port)
+        lines = [] if port is None else await self._listen_tcp(MEMCACHE, host, port)
         if path is not None:
             await self._listen_unix(path)
             lines.append(f"listening: memcache on {path}")

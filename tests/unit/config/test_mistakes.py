@@ -52,6 +52,9 @@ WRONG_VALUES = [
     ("fleet", 'takeover = "61m"', "a duration from 200ms to 1h"),
     ("fleet", 'single = "maybe"', "true or false"),
     ("fleet", 'patroni = "db1:8008"', 'an address like "http://db1:8008"'),
+    ("fleet", "slices = 65", "a whole number from 1 to 64"),
+    ("fleet", 'groups = ["a+b"]', 'a list of patterns of queue names, for instance ["shop.*"]'),
+    ("fleet", "slice = 0", "a whole number from 1 to 64"),
     ("journal", "segment_min = 16383", "from 16KiB to 1GiB"),
     ("journal", 'segment_max = "2GiB"', "from 16KiB to 1GiB"),
     ("journal", 'batch_max = "4KB"', "from 4KiB to 1GiB: a whole number of bytes, or one with"),
@@ -294,8 +297,8 @@ def test_a_contradiction_between_two_sources_names_both(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("SERVER_PORT", "x", '[server] port = "x", but must be a whole number from 0 to 65535.'),
-        ("SERVER_PORT", "", '[server] port = "", but must be a whole number from 0 to 65535.'),
+        ("SERVER_PORT", "x", '[server] port = "x", but must be a whole number from 0 to 65535'),
+        ("SERVER_PORT", "", '[server] port = "", but must be a whole number from 0 to 65535'),
         ("SERVER_ALLOW_DELETE", "yes", '[server] allow_delete = "yes", but must be true or false.'),
         ("QUEUE_DEFAULTS_LEASE", "60", '[queue_defaults] lease = "60", but must be a duration'),
         ("SERVER_PROT", "1", '[server] prot = "1" is not a known key; the nearest is port; '),

@@ -32,7 +32,7 @@ def test_each_setting_has_a_text_of_whole_sentences(section: str) -> None:
 @pytest.mark.parametrize(
     ("section", "key", "line"),
     [
-        ("server", "port", "#port = 22133  # a whole number from 0 to 65535 (restart)"),
+        ("server", "port", '#port = 22133  # a whole number from 0 to 65535, or "off" (restart)'),
         ("server", "max_memory", '#max_memory = "256MiB"  # a size'),
         ("server", "log_format", '#log_format = "text"  # "text" or "json"'),
         ("journal", "batch_max", '#batch_max = "4MiB"  # a size from 4KiB to 1GiB (restart)'),
@@ -56,7 +56,8 @@ OTHERS = {
     "journal": {"segment_min": "128KiB", "segment_max": "32MiB", "batch_max": "1MiB"},
     "fleet": {
         "engine": "postgresql://kestrel@nowhere/kestrel", "name": "n", "address": "a",
-        "takeover": "5s", "single": True, "patroni": "http://db1:8008",
+        "takeover": "5s", "single": True, "patroni": "http://db1:8008", "groups": ["a*"],
+        "slices": 1, "slice": 1,
     },
 }  # fmt: skip
 

@@ -1,0 +1,45 @@
+"""The folders of the slices in a data directory.
+
+    data/slices-4/1 ... data/slices-4/4      each is the data directory of one slice
+
+One rule: the name of the folder has the number of slices, so that a start with another number finds
+no empty queues, but is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from journal.files import Files
+from journal.format import parse_folder_name
+
+_SLICES: Final = "slices-"
+
+
+def make_slice_folders(files: Files, data_dir: Path, slices: int) -> list[Path]:
+    """Make the folder of the slices, if it is not there; return the data directory of each. Raise
+    OSError. Blocks."""
+    folder = data_dir / f"{_SLICES}{slices}"
+    files.make_folder(str(data_dir))
+    files.make_folder(str(folder))
+    return [folder / str(number) for number in range(1, slices + 1)]
+
+
+def why_other_slices(data_dir: Path, slices: int) -> str:
+    """Return why this directory cannot have so many slices; "" if it can. Blocks."""
+    try:
+        names = [each.name for each in data_dir.iterdir()]
+    except OSError:
+        return ""  # whatever it is, another check names it
+    own = f"{_SLICES}{slices}" if slices > 1 else ""
+    other = next((each for each in names if each.startswith(_SLICES) and each != own), None)
+    if other is not None:
+        number = other.removeprefix(_SLICES)
+        return (
+            f"its queues are in {number} slices: write slices = {number} in [fleet], or take "
+            "another folder"
+        )
+    if own and any(parse_folder_name(each)[1] for each in names):
+        return "its queues are in no slice: leave out slices in [fleet], or take another folder"
+    return ""

@@ -1,0 +1,63 @@
+"""The place of a queue: which slice of the data has it.
+
+    orders, orders+audit        the group "orders"           a child lives with its queue
+    orders{7}, refunds{7}       the group "7"                what is between braces
+    shop.in, shop.out           the group "shop.*"           the first pattern of [fleet] groups
+
+A slice is a data directory with one owner at a time. The hash of a group names its slice, so that
+every process comes to the same place without asking.
+
+One rule: queues of one group are in one slice, whatever the number of slices is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+from hashlib import blake2b
+from typing import Final
+
+_HASH_BYTES: Final = 8
+# Names whose slice is remembered: a client names the same few queues again and again.
+_KNOWN_MAX: Final = 4096
+
+
+class Placement:
+    """Where queues live: among `slices` slices, which have the numbers from 1 on."""
+
+    __slots__ = ("_known", "_patterns", "slices")
+
+    def __init__(self, slices: int, groups: Iterable[str] = ()) -> None:
+        """Each of `groups` is a pattern of queue names, in which * stands for any characters."""
+        self.slices: Final = slices
+        self._patterns = [(each.encode(), _expression(each)) for each in groups]
+        self._known: dict[bytes, int] = {}
+
+    def group_of(self, name: bytes) -> bytes:
+        """Return the group of a queue or a child."""
+        queue = name.partition(b"+")[0]
+        _, brace, rest = queue.partition(b"{")
+        tag, end, _ = rest.partition(b"}")
+        if brace and end and tag:
+            return tag
+        for pattern, expression in self._patterns:
+            if expression.match(queue):
+                return pattern
+        return queue
+
+    def slice_of(self, name: bytes) -> int:
+        """Return the number of the slice that has a queue or a child."""
+        found = self._known.get(name)
+        if found is None:
+            digest = blake2b(self.group_of(name), digest_size=_HASH_BYTES).digest()
+            found = int.from_bytes(digest, "big") % self.slices + 1
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[name] = found
+        return found
+
+
+def _expression(pattern: str) -> re.Pattern[bytes]:
+    """Return a pattern as a regular expression: only * is special in it."""
+    return re.compile(translate(pattern.replace("[", "[[]").replace("?", "[?]")).encode())

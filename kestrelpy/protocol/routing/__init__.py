@@ -1,0 +1,9 @@
+"""Many slices as one server: each request goes to the slice of its queue.
+
+One rule: nothing is decided here; what a client hears comes from a slice.
+"""
+
+from kestrelpy.protocol.routing.merging import RouterCounts
+from kestrelpy.protocol.routing.routed import RoutedConversation, RouterHost
+
+__all__ = ["RoutedConversation", "RouterCounts", "RouterHost"]

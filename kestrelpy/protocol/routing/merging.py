@@ -1,0 +1,171 @@
+"""Requests that several slices answer, and the one answer that is made of theirs.
+
+    get orders mails      each key asks its slice; the items, then one END
+    stats                 the figures of the server are added up, and all lines of queues follow
+    flush_all             OK when each slice has said so
+    flush_all_expired     the sum
+    dump_stats, dump_config, stats markers, stats schedules      one after the other
+
+One rule: an error of a slice is the answer, behind the items that came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
+
+from kestrelpy.operations import HEALTH_STATES
+from kestrelpy.placement import Placement
+from kestrelpy.protocol.parse import Command, Fetch, Plain
+from kestrelpy.protocol.routing.answer_ends import END
+from kestrelpy.wire.refusals import is_refusal
+
+_UP: Final = b"UP\r\n"
+_FACT: Final = b"STAT "
+_QUEUE: Final = b"queue_"
+
+
+class AskSlice(NamedTuple):
+    """A request for one slice; with `until_end` its answer has lines of any kind before END."""
+
+    slice: int
+    raw: bytes
+    until_end: bool = False
+
+
+class RouterCounts:
+    """What the router counts itself, since its start; `connections` are those of now."""
+
+    __slots__ = ("connections", "connections_total", "refused_noreply")
+
+    def __init__(self) -> None:
+        self.connections = self.connections_total = self.refused_noreply = 0
+
+
+# Yields what to ask next, is sent its answer, and returns the answer for the client.
+Asking = Generator[AskSlice, bytes, bytes]
+
+
+def merge(command: Command, placement: Placement, counts: RouterCounts) -> Asking:
+    """Return the steps of a request that no slice can answer alone."""
+    if isinstance(command, Fetch):
+        return _fetch(command, placement)
+    assert isinstance(command, Plain)
+    if command.verb == b"stats" and not command.words:
+        return _stats(command, placement, counts)
+    return MERGED[command.verb](command, placement)
+
+
+def _fetch(command: Fetch, placement: Placement) -> Asking:
+    verb = b"gets" if command.targets[0].numbered else b"get"
+    items: list[bytes] = []
+    for target in command.targets:
+        raw = b"%b %b\r\n" % (verb, target.raw)
+        answer = yield AskSlice(placement.slice_of(target.name), raw)
+        if not answer.endswith(END):
+            return b"".join([*items, answer])
+        items.append(answer.removesuffix(END))
+    return b"".join([*items, END])
+
+
+def _ask_all(command: Plain, placement: Placement, until_end: bool = False) -> Generator[
+    AskSlice, bytes, list[bytes]
+]:  # fmt: skip
+    """Return the answers of all slices, or the first error alone."""
+    raw = b" ".join([command.verb, *command.words]) + b"\r\n"
+    answers = []
+    for number in range(1, placement.slices + 1):
+        answer = yield AskSlice(number, raw, until_end)
+        if is_refusal(answer.rstrip()):
+            return [answer]
+        answers.append(answer)
+    return answers
+
+
+def _alike(command: Plain, placement: Placement) -> Asking:
+    """Return what all slices say, or the first that says something else than that it is up."""
+    answers = yield from _ask_all(command, placement)
+    return next((each for each in answers if each != _UP), answers[0])
+
+
+def _sum(command: Plain, placement: Placement) -> Asking:
+    answers = yield from _ask_all(command, placement)
+    if not all(each.strip().isdigit() for each in answers):
+        return answers[0]
+    return b"%d\r\n" % sum(map(int, answers))
+
+
+def _in_turn(command: Plain, placement: Placement) -> Asking:
+    """Return the blocks of all slices. A request that names queues asks each one's slice."""
+    if not command.words or command.verb == b"stats":
+        answers = yield from _ask_all(command, placement, until_end=True)
+    else:
+        answers = []
+        for name in command.words:
+            raw = b"%b %b\r\n" % (command.verb, name)
+            answer = yield AskSlice(placement.slice_of(name), raw, until_end=True)
+            if is_refusal(answer.rstrip()):
+                return answer
+            answers.append(answer)
+    return _joined(answers)
+
+
+def _stats(command: Plain, placement: Placement, counts: RouterCounts) -> Asking:
+    answers = yield from _ask_all(command, placement)
+    if len(answers) < placement.slices:
+        return answers[0]
+    figures: dict[bytes, list[bytes]] = {}
+    queues = []
+    for answer in answers:
+        for line in answer.removesuffix(END).splitlines(keepends=True):
+            if line.startswith(_FACT + _QUEUE) and not line.startswith(_OF_SERVER):
+                queues.append(line)
+            else:
+                _, name, word = line.split(None, 2)
+                figures.setdefault(name, []).append(word.rstrip())
+    figures[b"refused_noreply"].append(b"%d" % counts.refused_noreply)
+    figures[b"curr_connections"] = [b"%d" % counts.connections]
+    figures[b"total_connections"] = [b"%d" % counts.connections_total]
+    merged = [b"STAT %b %b\r\n" % (name, merged_word(name, each)) for name, each in figures.items()]
+    return b"".join([*merged, *queues, END])
+
+
+def _joined(answers: list[bytes]) -> bytes:
+    """Return answers as one: each but the last without its END."""
+    if not answers[-1].endswith(END):
+        return answers[-1]
+    return b"".join([*(each.removesuffix(END) for each in answers), END])
+
+
+def _worst(words: list[bytes]) -> bytes:
+    known: dict[bytes, int] = {each.encode(): at for at, each in enumerate(HEALTH_STATES)}
+    return max(words, key=lambda word: known.get(word, 1))
+
+
+def _least(words: list[bytes]) -> bytes:
+    return min(words, key=int)
+
+
+def _most(words: list[bytes]) -> bytes:
+    return max(words, key=int)
+
+
+# Figures of the server that begin as those of a queue do.
+_OF_SERVER: Final = (b"STAT queue_creates ", b"STAT queue_deletes ", b"STAT queue_expires ")
+# Figures that are no sums.
+_WORDS: Final[dict[bytes, Callable[[list[bytes]], bytes]]] = {
+    b"uptime": _least, b"time": _most, b"health": _worst, b"http_port": lambda words: words[0],
+    b"version": lambda words: words[0], b"server_id": b",".join, b"health_reason": b";".join,
+}  # fmt: skip
+
+
+def merged_word(name: bytes, words: list[bytes]) -> bytes:
+    """Return a figure of the whole, of those of the slices."""
+    rule = _WORDS.get(name)
+    return b"%d" % sum(map(int, words)) if rule is None else rule(words)
+
+
+MERGED: Final[dict[bytes, Callable[[Plain, Placement], Asking]]] = {
+    b"stats": _in_turn, b"flush_all": _alike, b"flush_all_expired": _sum, b"dump_stats": _in_turn,
+    b"dump_config": _in_turn, b"status": _alike, b"reload": _alike,
+}  # fmt: skip

@@ -1,0 +1,340 @@
+"""One client's requests, each sent to the slice of its queue, and the answers in their order.
+
+    bytes ──▶ parser ──▶ the slice of the queue ──▶ `sent`, for that slice
+                                                     its answers ──▶ `out`, for the client
+
+A request for several slices asks one after the other, and makes one answer of theirs.
+
+One rule: a connection has requests under way in one slice at a time. So they take effect in the
+order in which they were sent, as in one server, and no answer has to wait for an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.placement import Placement
+from kestrelpy.protocol.parse import (
+    Bad,
+    Command,
+    Fetch,
+    Formed,
+    Lines,
+    Monitor,
+    Parser,
+    Plain,
+    Store,
+)
+from kestrelpy.protocol.routing.answer_ends import AnswerEnds, Unreadable
+from kestrelpy.protocol.routing.merging import Asking, RouterCounts, merge
+from kestrelpy.protocol.routing.routes import queues_of
+
+# Requests under way for one client: as many as a server holds replies for.
+UNDER_WAY_MAX: Final = 1024
+# A refused body up to this size is sent on with its line: the slice words the refusal.
+SKIPPED_BYTES_MAX: Final = 64 << 10
+_BARRIER: Final = b"mn\r\n"  # asks for one answer, and does nothing
+_BARRIER_ANSWER: Final = b"MN\r\n"
+
+
+class RouterHost(Protocol):
+    """The router, as a conversation sees it."""
+
+    placement: Placement
+    lines: Lines
+    version: str
+    counts: RouterCounts
+
+    def limit_of(self, name: bytes) -> int:
+        """Return how large an item of this queue may be, in bytes."""
+
+    def reload_beside(self) -> None:
+        """Read the configuration again, as each slice does now."""
+
+    def shutdown(self, why: str) -> None:
+        """End the process and its slices; raise ClientError if clients may not do that."""
+
+
+class Awaited(NamedTuple):
+    """An answer that a slice owes. `is_ours`: it is of a barrier, and goes to nobody; `barred`:
+    there are any number of answers before it, none included."""
+
+    until_end: bool = False
+    is_ours: bool = False
+    barred: bool = False
+
+
+_ONE: Final = Awaited()
+_UNTIL_END: Final = Awaited(until_end=True)
+_OURS: Final = Awaited(is_ours=True)
+_BARRED: Final = Awaited(barred=True)
+
+
+class RoutedConversation:
+    """One client. The shell takes what is in `sent` and `out`, and calls `heard` and `run`."""
+
+    __slots__ = (
+        "_asking", "_awaited", "_collected", "_host", "_is_quiet", "_is_skipping", "_is_unsure",
+        "_next", "_parser", "_raw", "_readers", "at_end", "closing", "out", "paused", "sent",
+        "slice",
+    )  # fmt: skip
+
+    def __init__(self, host: RouterHost) -> None:
+        self._host = host
+        self._parser = Parser(host.limit_of, host.lines)
+        self._raw = bytearray()  # taken in, and not yet a whole request
+        self._is_skipping = False  # True while a body is dropped that is too large
+        self._readers: dict[int, AnswerEnds] = {}
+        self._awaited: deque[Awaited] = deque()  # from `slice`
+        self._is_unsure = False  # True if the last request to `slice` has no answer
+        self._next: tuple[Command, bytes] | None = None  # waits for the answers of `slice`
+        self._asking: Asking | None = None  # the request of several slices under way
+        self._is_quiet = False  # True if that one has no answer
+        self._collected: list[bytes] = []  # of its present answer
+        self.slice = 0  # with which requests are under way, or were last; 0: none yet
+        self.sent: list[tuple[int, bytes]] = []  # for the slices
+        self.out: list[bytes] = []  # for the client
+        self.closing = False
+        self.paused = False  # True while the client does not read
+        self.at_end = False  # True if the client sends no more
+
+    # -- from the client --------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes in, and route the complete requests among them."""
+        self._raw += data
+        self._parser.feed(data)
+        self.run()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that came from the client and went nowhere yet."""
+        return len(self._raw)
+
+    @property
+    def is_blocked(self) -> bool:
+        """True if the next request must wait."""
+        return (
+            self.closing or self.paused or self._next is not None or self._asking is not None
+            or len(self._awaited) >= UNDER_WAY_MAX
+        )  # fmt: skip
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a slice owes an answer."""
+        return bool(self._awaited) or self._next is not None or self._asking is not None
+
+    @property
+    def is_owed(self) -> bool:
+        """True if `slice` owes an answer."""
+        return bool(self._awaited)
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the connection closes, or the client sends no more and has all answers."""
+        return self.closing or (self.at_end and not self.is_waiting and not self.is_blocked)
+
+    def run(self) -> None:
+        """Route the requests that have come, until one has to wait."""
+        waiting, self._next = self._next, None
+        if waiting is not None and not self._route(*waiting):
+            return
+        while not self.is_blocked:
+            command = self._parser.next()
+            if command is None:
+                if self._parser.is_skipping and len(self._raw) > SKIPPED_BYTES_MAX:
+                    self._raw.clear()
+                    self._is_skipping = True
+                return
+            end = max(len(self._raw) - self._parser.buffered, 0)
+            raw = b"" if self._is_skipping else bytes(self._raw[:end])
+            self._is_skipping = False
+            del self._raw[:end]
+            if not self._route(command, raw):
+                return
+
+    def _route(self, command: Command, raw: bytes) -> bool:
+        """Send a request on, or answer it; False: it waits for what is under way."""
+        try:
+            slice_ = self._slice_of(command, raw)
+        except Refused as refused:
+            return self._answer_here(command, raw, refused)
+        if slice_ is None:
+            return self._answer_here(command, raw, None)
+        if slice_ != self.slice and self.slice:
+            if self._is_unsure:  # what has no answer comes before the other slice's request
+                self._await(_BARRIER, _OURS)
+            if self._awaited:
+                self._next = command, raw
+                return False
+        self.slice = slice_
+        form = command.line.form if isinstance(command, Store) else None
+        if isinstance(command, Formed | Monitor) or form is not None:
+            # A quiet one may have no answer, and a monitor has one for each item.
+            self._await(raw + _BARRIER, _BARRED)
+        elif command.noreply:
+            self.sent.append((slice_, raw))
+            self._is_unsure = True
+        else:
+            self._await(raw, _ONE)
+        return True
+
+    def _slice_of(self, command: Command, raw: bytes) -> int | None:
+        """Return the slice of a request; None: there is not one alone. Raise ClientError."""
+        if isinstance(command, Bad):  # a slice words the refusal, if it can be sent there
+            return (self.slice or 1) if raw and not command.closes else None
+        names = queues_of(command)
+        if names is None:
+            return None
+        slices = {self._host.placement.slice_of(name): name for name in reversed(names)}
+        if len(slices) == 1:
+            return next(iter(slices))
+        if isinstance(command, Fetch):
+            return None
+        (here, first), (there, second) = list(slices.items())[:2]
+        raise ClientError(
+            f"queues {second.decode('ascii', 'replace')} and {first.decode('ascii', 'replace')} "
+            f"are in two slices ({there} and {here}): give them one group, by a {{tag}} in their "
+            "names or in [fleet] groups"
+        )
+
+    def _await(self, raw: bytes, awaited: Awaited) -> None:
+        self.sent.append((self.slice, raw))
+        self._awaited.append(awaited)
+        self._is_unsure = False
+
+    def _answer_here(self, command: Command, raw: bytes, refused: Refused | None) -> bool:
+        """Answer a request that no slice alone can; False: it waits for what is under way."""
+        if self._is_unsure:
+            self._await(_BARRIER, _OURS)
+        if self._awaited:
+            self._next = command, raw
+            return False
+        if refused is not None:
+            self._refuse(command, refused.line())
+        elif isinstance(command, Bad):
+            self._refuse(command, command.line)
+            self.closing = self.closing or command.closes
+        elif isinstance(command, Plain) and command.verb in HERE:
+            try:
+                self._say(command, HERE[command.verb](self, self._host))
+            except Refused as why:
+                self._refuse(command, why.line())
+        else:
+            self._asking = merge(command, self._host.placement, self._host.counts)
+            self._is_quiet = command.noreply
+            if isinstance(command, Plain) and command.verb == b"reload":
+                self._host.reload_beside()
+            self._ask(None)
+        return True
+
+    def _say(self, command: Command, data: bytes) -> None:
+        if data and not command.noreply:
+            self.out.append(data)
+
+    def _refuse(self, command: Command, line: bytes) -> None:
+        if command.noreply:
+            self._host.counts.refused_noreply += not (isinstance(command, Bad) and command.log)
+        else:
+            self.out.append(line + b"\r\n")
+
+    def _ask(self, answer: bytes | None) -> None:
+        """Go on with a request of several slices; `answer` is what the last one said."""
+        asking = self._asking
+        assert asking is not None
+        try:
+            step = next(asking) if answer is None else asking.send(answer)
+        except StopIteration as end:
+            self._asking = None
+            if not self._is_quiet:
+                self.out.append(end.value)
+            return
+        self.slice = step.slice
+        self._await(step.raw, _UNTIL_END if step.until_end else _ONE)
+
+    # -- from the slices --------------------------------------------------------------------
+
+    def heard(self, slice_: int, data: bytes) -> None:
+        """Take in the bytes of a slice; the answers in them go to the client."""
+        reader = self._readers.get(slice_)
+        if reader is None:
+            reader = self._readers[slice_] = AnswerEnds()
+        reader.feed(data)
+        try:
+            while self._awaited and not reader.is_empty:
+                awaited = self._awaited[0]
+                piece, is_whole = reader.take(awaited.until_end)
+                if is_whole and (awaited.is_ours or (awaited.barred and piece == _BARRIER_ANSWER)):
+                    self._awaited.popleft()
+                    continue
+                if self._asking is not None:
+                    self._collected.append(piece)
+                elif piece:
+                    self.out.append(piece)
+                if not is_whole:
+                    break
+                if awaited.barred:
+                    continue
+                self._awaited.popleft()
+                if self._asking is not None:
+                    answer = b"".join(self._collected)
+                    self._collected.clear()
+                    self._ask(answer)
+            else:
+                if not reader.is_empty:  # a slice says something unasked: it is about to hang up
+                    self.gone(slice_)
+        except Unreadable:
+            self.gone(slice_)
+        self.run()
+
+    def unreachable(self, slice_: int, why: str) -> None:
+        """Refuse what was sent to a slice that cannot be connected to: nothing has arrived there.
+        """
+        error = ServerError(f"slice {slice_} does not answer: {why}").line() + b"\r\n"
+        owed, self._is_unsure = list(self._awaited), False
+        self._awaited.clear()
+        for awaited in owed:
+            if self._asking is not None:
+                self._ask(error)
+            elif not awaited.is_ours:
+                self.out.append(error)
+        self.run()
+
+    def gone(self, slice_: int) -> None:
+        """End, because the connection to a slice broke: its leases are gone, and a request on a new
+        one would be answered as if they had never been."""
+        self.closing = True
+        self._awaited.clear()
+        self._asking = self._next = None
+
+
+def _version(talk: RoutedConversation, host: RouterHost) -> bytes:
+    return f"VERSION {host.version}\r\n".encode()
+
+
+def _barrier(talk: RoutedConversation, host: RouterHost) -> bytes:
+    return _BARRIER_ANSWER
+
+
+def _quit(talk: RoutedConversation, host: RouterHost) -> bytes:
+    talk.closing = True
+    return b""
+
+
+def _shutdown(talk: RoutedConversation, host: RouterHost) -> bytes:
+    host.shutdown("shutdown by a client")
+    return _quit(talk, host)
+
+
+def _verbosity(talk: RoutedConversation, host: RouterHost) -> bytes:
+    return b"OK\r\n"
+
+
+# The verbs that need no slice.
+HERE: Final[dict[bytes, Callable[[RoutedConversation, RouterHost], bytes]]] = {
+    b"version": _version, b"mn": _barrier, b"quit": _quit, b"shutdown": _shutdown,
+    b"verbosity": _verbosity,
+}  # fmt: skip

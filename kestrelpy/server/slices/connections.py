@@ -1,0 +1,278 @@
+"""The sockets of the router: a client's, and beside it one for each slice that it has asked.
+
+    client ──▶ ClientConnection ──▶ RoutedConversation ──▶ SliceConnection ──▶ slice
+
+A slice knows one connection of the router as one client: its leases, waits and hang-ups are those
+of that client.
+
+One rule: a side that does not read stops the other one, so that neither fills the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Final, Protocol, cast
+
+from kestrelpy.protocol import RoutedConversation, RouterHost
+from kestrelpy.wire.keepalive import keep_alive
+
+# Bytes of requests that wait for answers; with more the client is not read.
+AHEAD_BYTES_MAX: Final = 64 << 10
+WRITE_HIGH_BYTES: Final = 256 << 10
+_TOO_MANY: Final = b"SERVER_ERROR too many connections\r\n"
+
+
+class SliceAway(Exception):
+    """A slice has no process that serves; the text says why."""
+
+
+class RouterPort(RouterHost, Protocol):
+    """The router, as its connections see it."""
+
+    def admit(self, connection: ClientConnection) -> bool:
+        """Return whether the connection may stay."""
+
+    def dismiss(self, connection: ClientConnection) -> None:
+        """Forget a connection that is gone."""
+
+    async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Connect to a slice, once it serves; raise SliceAway."""
+
+    def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a task of the router."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """The link between a client's transport and its conversation."""
+
+    __slots__ = ("_crowded", "_ended", "_reading", "_router", "_slices", "_transport", "talk")
+
+    def __init__(self, router: RouterPort) -> None:
+        self._router = router
+        self._transport: asyncio.Transport | None = None
+        self._slices: dict[int, SliceConnection] = {}
+        self._ended: list[SliceConnection] = []  # those on which nothing more is sent
+        self._crowded: set[int] = set()  # slices that take no more bytes now
+        self._reading = True
+        self.talk: RoutedConversation | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods of asyncio.Transport without being one.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock)
+        if not self._router.admit(self):
+            transport.write(_TOO_MANY)
+            transport.close()
+            return
+        self.talk = RoutedConversation(self._router)
+
+    def data_received(self, data: bytes) -> None:
+        if self.talk is not None:
+            self.talk.feed(data)
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        """Note the end of the client's input; its requests are still answered."""
+        if self.talk is not None:
+            self.talk.at_end = True
+            self._go_on()
+        return True
+
+    def pause_writing(self) -> None:
+        if self.talk is not None:
+            self.talk.paused = True
+            for each in (*self._slices.values(), *self._ended):
+                each.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.talk is not None:
+            self.talk.paused = False
+            for each in (*self._slices.values(), *self._ended):
+                each.resume_reading()
+            self.talk.run()
+            self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport, talk = None, self.talk
+        self.talk = None
+        if talk is not None:
+            self._router.dismiss(self)
+        links = [*self._slices.values(), *self._ended]
+        self._slices, self._ended = {}, []
+        for each in links:
+            each.close()
+
+    # -- from the slices --------------------------------------------------------------------
+
+    def heard(self, number: int, data: bytes) -> None:
+        """Take in bytes of a slice."""
+        if self.talk is not None:
+            self.talk.heard(number, data)
+            self._go_on()
+
+    def gone(self, link: SliceConnection) -> None:
+        """End, because the connection to a slice broke, unless nothing more was expected of it."""
+        if link in self._ended:
+            self._ended.remove(link)
+            if self.talk is None or not self.talk.is_owed or self.talk.slice in self._slices:
+                return
+        if self.talk is not None:
+            self.talk.gone(link.number)
+            self._go_on()
+
+    def unreachable(self, number: int, why: str) -> None:
+        """Refuse what waits for a slice; the next request connects again."""
+        self._slices.pop(number, None)
+        self._crowded.discard(number)
+        if self.talk is not None:
+            self.talk.unreachable(number, why)
+            self._go_on()
+
+    def note_crowded(self, number: int, is_crowded: bool) -> None:
+        """Note whether a slice takes no more bytes now."""
+        (self._crowded.add if is_crowded else self._crowded.discard)(number)
+        self._go_on()
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Send what is there for either side, and read on if there is room for more."""
+        talk, transport = self.talk, self._transport
+        if talk is None or transport is None:
+            return
+        if talk.sent:
+            self._send(talk)
+        if talk.out:
+            transport.write(b"".join(talk.out))
+            talk.out.clear()
+        if talk.is_finished:
+            transport.close()
+            return
+        if talk.at_end:
+            self._end_input(talk)
+        is_ahead = bool(self._crowded) or (talk.is_blocked and talk.held_bytes > AHEAD_BYTES_MAX)
+        if is_ahead and self._reading:
+            self._reading = False
+            transport.pause_reading()
+        elif self._reading is is_ahead:
+            self._reading = True
+            transport.resume_reading()
+
+    def _end_input(self, talk: RoutedConversation) -> None:
+        """Say in the slices that the client sends no more: it may be gone, so waits end.
+
+        Requests that come after a wait go on over another connection.
+        """
+        if not talk.is_blocked:  # all requests have been sent
+            for each in self._slices.values():
+                each.write_eof()
+        elif talk.is_owed and (link := self._slices.pop(talk.slice, None)) is not None:
+            self._ended.append(link)
+            link.write_eof()
+
+    def _send(self, talk: RoutedConversation) -> None:
+        sent, talk.sent = talk.sent, []
+        pieces: dict[int, list[bytes]] = {}
+        for number, raw in sent:
+            pieces.setdefault(number, []).append(raw)
+        for number, some in pieces.items():
+            link = self._slices.get(number)
+            if link is None:
+                link = self._slices[number] = SliceConnection(self._router, self, number)
+            link.send(b"".join(some))
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request of this client is under way."""
+        return self.talk is None or not self.talk.is_waiting
+
+
+class SliceConnection(asyncio.Protocol):
+    """One client's connection to one slice. It connects when it is made."""
+
+    __slots__ = (
+        "_client", "_has_ended", "_is_at_end", "_is_closed", "_task", "_transport", "_unsent",
+        "number",
+    )  # fmt: skip
+
+    def __init__(self, router: RouterPort, client: ClientConnection, number: int) -> None:
+        self._client = client
+        self.number = number
+        self._transport: asyncio.Transport | None = None
+        self._unsent: list[bytes] = []  # until it is connected
+        self._is_closed = self._is_at_end = self._has_ended = False
+        self._task = router.start_task(self._connect(router))
+
+    async def _connect(self, router: RouterPort) -> None:
+        self._client.note_crowded(self.number, True)
+        try:
+            await router.connect(self.number, lambda: self)
+        except SliceAway as error:
+            if not self._is_closed:
+                self._client.unreachable(self.number, str(error))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        if self._is_closed:
+            transport.close()
+            return
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        unsent, self._unsent = b"".join(self._unsent), []
+        transport.write(unsent)
+        if self._is_at_end:
+            self.write_eof()
+        self._client.note_crowded(self.number, False)
+
+    def data_received(self, data: bytes) -> None:
+        self._client.heard(self.number, data)
+
+    def pause_writing(self) -> None:
+        self._client.note_crowded(self.number, True)
+
+    def resume_writing(self) -> None:
+        self._client.note_crowded(self.number, False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if not self._is_closed:
+            self._client.gone(self)
+
+    def send(self, data: bytes) -> None:
+        """Send requests, now or when it is connected."""
+        if self._transport is None:
+            self._unsent.append(data)
+        else:
+            self._transport.write(data)
+
+    def write_eof(self) -> None:
+        """Say that the client sends no more: a wait ends at once."""
+        self._is_at_end = True
+        if self._transport is not None and not self._has_ended:
+            self._has_ended = True
+            self._transport.write_eof()
+
+    def pause_reading(self) -> None:
+        """Take in no more answers: the client does not read."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take in answers again."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Hang up: the client is gone."""
+        self._is_closed = True
+        self._task.cancel()
+        if self._transport is not None:
+            self._transport.close()

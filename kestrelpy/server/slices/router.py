@@ -1,0 +1,207 @@
+"""The router: it starts a process for each slice, and lets clients connect to all as to one server.
+
+    clients ──▶ port ──▶ router ──▶ slices-4/1 ... slices-4/4, each a daemon with a folder
+
+One rule: the router stores nothing and decides nothing; what a client hears comes from a slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from collections.abc import Callable, Coroutine
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+import kestrelpy
+from journal.files import Disk
+from kestrelpy.config import Config, ConfigError
+from kestrelpy.errors import ClientError
+from kestrelpy.fleet import make_slice_folders
+from kestrelpy.protocol import Lines, RouterCounts
+from kestrelpy.server.connections import CannotListen, Listeners
+from kestrelpy.server.daemon import BACKLOG, DRAIN_SECONDS, HEEDED, StartError
+from kestrelpy.server.exposure import Tls, Unservable, refuse_unservable
+from kestrelpy.server.reloading import in_time
+from kestrelpy.server.slices.connections import ClientConnection, SliceAway
+from kestrelpy.server.slices.slice_process import SliceProcess
+
+log = logging.getLogger("kestrelpy.router")
+
+# How long a request waits for a slice whose process has ended: that long a start takes.
+PATIENCE_SECONDS: Final = 5.0
+
+
+class SliceRouter:
+    """One router, and the slices of one data directory."""
+
+    version = kestrelpy.__version__
+
+    def __init__(
+        self, config: Config, config_file: Path | None, load: Callable[[], Config],
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`load` reads the configuration again; `say` prints one of the first lines."""
+        self.placement = config.placement
+        self.lines: Lines = {}
+        self.counts = RouterCounts()
+        self._config, self._config_file, self._load, self._say = config, config_file, load, say
+        self._loop = asyncio.get_running_loop()
+        self._connections: set[ClientConnection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending, self._why = asyncio.Event(), ""
+        self._changed = asyncio.Condition()  # of the slices
+        self._slices: dict[int, SliceProcess] = {}
+        self._runs: list[asyncio.Task[None]] = []
+        self._tls = Tls()
+        self._listeners: Listeners | None = None
+
+    # -- the life of the process -------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Start, serve until asked to end, and end; raise StartError."""
+        for number in HEEDED:
+            self._loop.add_signal_handler(number, self._heed, number)
+        with tempfile.TemporaryDirectory(prefix="kestrelpy-") as sockets:
+            try:
+                await self._start(Path(sockets))
+                await self._ending.wait()
+            finally:
+                await self._stop()
+        log.info("stopped: %s", self._why or "a start that failed")
+
+    async def _start(self, sockets: Path) -> None:
+        server = self._config.server
+        try:
+            await refuse_unservable(self._config, [])
+            make = partial(make_slice_folders, Disk(), server.data_dir, self.placement.slices)
+            folders = await in_time(make)
+            await in_time(partial(self._tls.begin, server))
+        except (ConfigError, Unservable, OSError) as error:
+            raise StartError(str(error)) from error
+        for number, folder in enumerate(folders, 1):
+            self._slices[number] = SliceProcess(
+                number, folder, sockets, self._config_file, self._note
+            )
+        self._runs = [self._loop.create_task(each.run()) for each in self._slices.values()]
+        serves = attrgetter("is_serving")
+        await self._until(lambda: self._why or all(map(serves, self._slices.values())))
+        if self._why:
+            raise StartError(self._why)
+        listeners = self._listeners = Listeners(
+            lambda wire: ClientConnection(self), BACKLOG, self._tls.context
+        )
+        try:
+            lines = await listeners.listen(server.host, server.port, server.socket)
+        except CannotListen as error:
+            raise StartError(str(error)) from error
+        for line in lines:
+            self._say(line)
+        self._say(f"ready: data in {server.data_dir}, {len(self._slices)} slices")
+
+    async def _stop(self) -> None:
+        if self._listeners is not None:
+            self._listeners.close()
+        deadline = self._loop.time() + DRAIN_SECONDS
+        while self._loop.time() < deadline and not all(e.is_idle for e in self._connections):
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.gather(*(each.stop() for each in self._slices.values()))
+        await asyncio.gather(*self._runs, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._listeners is not None:
+            self._listeners.remove_socket()
+
+    def _heed(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            for each in self._slices.values():
+                each.reload()
+            self.reload_beside()
+        else:
+            self._end(signal.Signals(number).name)
+
+    def _end(self, why: str) -> None:
+        self._why = self._why or why
+        self._ending.set()
+        self._note()
+
+    def _note(self) -> None:
+        """Note that a slice begins to serve, or has ended."""
+        for each in self._slices.values():
+            if each.has_failed:
+                self._end(f"slice {each.number} cannot start: {each.status}; the log says why")
+        self.start_task(self._tell())
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _until(self, is_so: Callable[[], object]) -> None:
+        async with self._changed:
+            await self._changed.wait_for(is_so)
+
+    # -- for connections --------------------------------------------------------------------
+
+    def admit(self, connection: ClientConnection) -> bool:
+        """Return whether the connection may stay."""
+        self.counts.connections_total += 1
+        if self._ending.is_set() or len(self._connections) >= self._config.server.max_connections:
+            return False
+        self._connections.add(connection)
+        self.counts.connections = len(self._connections)
+        return True
+
+    def dismiss(self, connection: ClientConnection) -> None:
+        """Forget a connection that is gone."""
+        self._connections.discard(connection)
+        self.counts.connections = len(self._connections)
+
+    async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Connect to a slice, once it serves; raise SliceAway."""
+        each = self._slices[number]
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._until(lambda: each.is_serving)
+                await self._loop.create_unix_connection(make, str(each.socket_path))
+        except TimeoutError:
+            raise SliceAway(each.status) from None
+        except OSError as error:
+            raise SliceAway(error.strerror or str(error)) from None
+
+    def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a task of the router."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- for conversations ------------------------------------------------------------------
+
+    def limit_of(self, name: bytes) -> int:
+        """Return how large an item of this queue may be, in bytes."""
+        return self._config.largest_item_bytes
+
+    def reload_beside(self) -> None:
+        """Read the configuration again, as each slice does now."""
+        self.start_task(self._reload())
+
+    async def _reload(self) -> None:
+        try:
+            config = (await in_time(self._load)).begun_as(self._config)
+            self._tls.renew(await in_time(partial(self._tls.check, config.server)))
+        except (ConfigError, Unservable) as error:
+            log.error("configuration not reloaded: %s", error)
+            return
+        self._config = config
+
+    def shutdown(self, why: str) -> None:
+        """End the process and its slices; raise ClientError if clients may not do that."""
+        if not self._config.server.allow_shutdown:
+            raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
+        self._end(why)

@@ -1,0 +1,132 @@
+"""The process of one slice: started, watched, started again when it ended by itself.
+
+    start ──READY=1──▶ serves ──ends──▶ a pause ──▶ start
+                          └── SIGTERM by the router ──▶ ended
+
+It is an ordinary daemon: its folder is in the data directory, it listens on a Unix socket that only
+this user can reach, and says by NOTIFY_SOCKET when it serves.
+
+One rule: a slice that does not serve is named with the reason; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger("kestrelpy.router")
+
+PAUSE_SECONDS: Final = 1.0
+STOP_SECONDS: Final = 40.0  # more than a daemon takes to drain and to close its journals
+_NOTE_BYTES_MAX: Final = 4096
+_READY: Final = b"READY=1"
+_STATUS: Final = b"STATUS="
+
+
+class SliceProcess:
+    """One slice. `sockets` is a folder for its Unix sockets, whose path is short."""
+
+    def __init__(
+        self, number: int, folder: Path, sockets: Path, config_file: Path | None,
+        note: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`note` is called when it begins to serve, and when it ends."""
+        self.number: Final = number
+        self.socket_path: Final = sockets / f"{number}"
+        self.status = "it has not started yet"
+        self.is_serving = False
+        self.has_served = self.has_failed = False  # once; `has_failed`: it never could start
+        self._note = note
+        self._folder = folder
+        self._words = [sys.executable, "-m", "kestrelpy", "serve"]
+        self._words += ["--config", str(config_file)] if config_file is not None else []
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_stopping = False
+        self._notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._notes.setblocking(False)
+        self._notes_path = sockets / f"{number}.notes"
+        self._notes.bind(str(self._notes_path))
+
+    async def run(self) -> None:
+        """Start it, and again whenever it ends by itself; return when it was stopped, or if it
+        cannot start at all."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._notes.fileno(), self._hear)
+        try:
+            while not self._is_stopping:
+                await self._live()
+                if self._is_stopping:
+                    return
+                if not self.has_served:
+                    self.has_failed = True
+                    self._note()
+                    return
+                log.error("slice %d %s: it is started again", self.number, self.status)
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            loop.remove_reader(self._notes.fileno())
+            self._notes.close()
+
+    async def _live(self) -> None:
+        """Run the process once."""
+        self._process = await asyncio.create_subprocess_exec(
+            *self._words, env=self._environment(os.environ), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        if self._is_stopping:
+            self._process.terminate()
+        code = await self._process.wait()
+        self.is_serving = False
+        self.status = f"ended with code {code}"
+        self._note()
+
+    def _environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of its process: what differs from the settings of the router."""
+        return dict(environ) | {
+            "KESTRELPY_FLEET_SLICE": str(self.number),
+            "KESTRELPY_SERVER_DATA_DIR": str(self._folder),
+            "KESTRELPY_SERVER_SOCKET": str(self.socket_path),
+            "KESTRELPY_SERVER_PORT": "off",
+            "KESTRELPY_SERVER_TEXT_PORT": "off",
+            "KESTRELPY_SERVER_HTTP_PORT": "off",
+            "NOTIFY_SOCKET": str(self._notes_path),
+        }
+
+    def _hear(self) -> None:
+        """Take a note of the process: it serves, or says what it does."""
+        try:
+            lines = self._notes.recv(_NOTE_BYTES_MAX).split(b"\n")
+        except BlockingIOError:
+            return
+        for line in lines:
+            if line.startswith(_STATUS):
+                self.status = line.removeprefix(_STATUS).decode("utf-8", "replace")
+        if _READY in lines and not self.is_serving:
+            self.is_serving = self.has_served = True
+            self._note()
+
+    def reload(self) -> None:
+        """Let it read its configuration again."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGHUP)
+
+    async def stop(self) -> None:
+        """End it cleanly; kill it if that takes too long."""
+        self._is_stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            log.error("slice %d did not end in %.0f s: killed", self.number, STOP_SECONDS)
+            process.kill()

@@ -1,0 +1,159 @@
+"""A router without sockets, before one server or before several slices.
+
+    client ──▶ RoutedConversation ──▶ a conversation of the server ──▶ back
+
+What a client sees of it must be what it sees of one server alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kestrelpy.errors import ClientError
+from kestrelpy.placement import Placement
+from kestrelpy.protocol.parse.parser import Lines
+from kestrelpy.protocol.routing.merging import RouterCounts
+from kestrelpy.protocol.routing.routed import RoutedConversation
+from tests.support.server_harness import Client, ServerHarness
+
+
+class RoutedTalk:
+    """Stands in for the conversation of a client: what it takes in goes through a router first."""
+
+    def __init__(self, server: RoutedHarness, upstream: Any) -> None:
+        self.routed = RoutedConversation(server)
+        self.upstream = upstream
+        self.is_fed = False  # True if it has more to do for what the router sent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.upstream, name)
+
+    def feed(self, data: bytes, now_ms: int) -> None:
+        self.routed.feed(data)
+        self._pass_on(now_ms)
+
+    @property
+    def has_more(self) -> bool:
+        return self.is_fed or self.upstream.has_more
+
+    def go_on(self, now_ms: int) -> None:
+        self.is_fed = False
+        if self.upstream.has_more:
+            self.upstream.go_on(now_ms)
+
+    def output(self) -> bytes:
+        self.routed.heard(1, self.upstream.output())
+        self._pass_on(self.upstream.last_command_ms)
+        out, self.routed.out = b"".join(self.routed.out), []
+        return out
+
+    @property
+    def paused(self) -> bool:
+        return self.routed.paused
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self.routed.paused = value
+
+    @property
+    def is_finished(self) -> bool:
+        if self.upstream.is_finished:
+            self.routed.gone(1)
+        return self.routed.closing and not self.upstream.has_more
+
+    def note_eof(self) -> None:
+        self.upstream.note_eof()
+
+    def hang_up(self, now_ms: int) -> None:
+        self.upstream.hang_up(now_ms)
+
+    def _pass_on(self, now_ms: int) -> None:
+        sent, self.routed.sent = self.routed.sent, []
+        for _, raw in sent:
+            self.upstream.feed(raw, now_ms)
+            self.is_fed = True
+
+
+class RoutedHarness(ServerHarness):
+    """It is the router's host as well, and its one slice."""
+
+    placement = Placement(1)
+
+    def __init__(self) -> None:
+        self.counts = RouterCounts()
+        super().__init__()
+
+    def limit_of(self, name: bytes) -> int:
+        return self.config.queue(name).max_item_bytes
+
+    def reload_beside(self) -> None:
+        pass
+
+    def shutdown(self, why: str) -> None:
+        if not self.allow_shutdown:
+            raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
+        super().shutdown(why)
+
+    def client(self, name: str) -> Client:
+        client = super().client(name)
+        if name not in self.on_text and not isinstance(client.conversation, RoutedTalk):
+            client.conversation = RoutedTalk(self, client.conversation)  # type: ignore[assignment]  # stands in for it
+        return client
+
+
+class SlicedHarness:
+    """A router and its slices, each a server of its own."""
+
+    version = ServerHarness.version
+
+    def __init__(self, slices: int) -> None:
+        self.placement = Placement(slices)
+        self.lines: Lines = {}
+        self.counts = RouterCounts()
+        self.slices = {number: ServerHarness() for number in range(1, slices + 1)}
+        self.talks: dict[str, RoutedConversation] = {}
+        self.asked: list[tuple[int, bytes]] = []  # what went to the slices, in its order
+        self.away: dict[int, str] = {}  # slices that cannot be connected to, and why
+
+    def limit_of(self, name: bytes) -> int:
+        return 1 << 20
+
+    def reload_beside(self) -> None:
+        pass
+
+    def shutdown(self, why: str) -> None:
+        raise ClientError("no")
+
+    def talk(self, name: str) -> RoutedConversation:
+        """The connection of that name; a new one if it has none."""
+        if name not in self.talks:
+            self.talks[name] = RoutedConversation(self)
+        return self.talks[name]
+
+    def say(self, name: str, data: bytes) -> bytes:
+        """Send bytes; return all that comes back."""
+        talk = self.talk(name)
+        talk.feed(data)
+        self.work(name)
+        out, talk.out = b"".join(talk.out), []
+        return out
+
+    def work(self, name: str) -> None:
+        """Carry bytes between the router and the slices until none are left."""
+        talk = self.talk(name)
+        while True:
+            sent, talk.sent = talk.sent, []
+            self.asked += sent
+            for number, raw in sent:
+                if number in self.away:
+                    talk.unreachable(number, self.away[number])
+                else:
+                    self.slices[number].send(name, raw)
+            heard = [
+                (number, answer) for number, server in self.slices.items()
+                if name in server.clients and (answer := server.client(name).take())
+            ]  # fmt: skip
+            for number, answer in heard:
+                talk.heard(number, answer)
+            if not (sent or heard or talk.sent):
+                return

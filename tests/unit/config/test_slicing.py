@@ -1,0 +1,125 @@
+"""Queues that send items to each other are in one slice, or the configuration is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.config import Config, ConfigError, load_config
+from kestrelpy.placement import Placement
+
+OFF = '[server]\nhttp_port = "off"\n'
+SECRET = f'secret = "scrypt$16384$8$1${"A" * 22}==${"A" * 43}="\n'
+REMEDY = "give them one group, by a {tag} in their names or in [fleet] groups"
+
+
+def read(tmp_path: Path, text: str, **environ: str) -> Config:
+    path = tmp_path / "kestrelpy.toml"
+    path.write_text(text)
+    return load_config(path, environ=environ, overrides={})
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path, text)
+    return str(raised.value)
+
+
+def test_a_and_c_are_in_two_slices() -> None:
+    assert Placement(3).slice_of(b"a") != Placement(3).slice_of(b"c")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[queues.a]\ndead_letter_to = "c"\n',
+        '[queues.a]\nexpire_to = "c"\n',
+        '[queues."a+x"]\ndead_letter_to = "c"\n',
+        '[aliases.a]\nto = ["b", "c"]\n',
+    ],
+)
+def test_what_sends_items_to_another_slice_is_refused(tmp_path: Path, text: str) -> None:
+    said = refused(tmp_path, f"{OFF}[fleet]\nslices = 3\n{text}")
+    assert REMEDY in said
+    assert read(tmp_path, f'{OFF}[fleet]\nslices = 3\ngroups = ["*"]\n{text}').is_router
+    assert not read(tmp_path, OFF + text).is_router
+
+
+def test_a_target_of_all_queues_is_refused(tmp_path: Path) -> None:
+    text = f'{OFF}[fleet]\nslices = 3\n[queue_defaults]\ndead_letter_to = "c"\n'
+    assert "c is in one slice, and the queues are in all: write it in the block" in refused(
+        tmp_path, text
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[fleet]\nslices = 3\n", "http_port"),
+        ('[server]\nhttp_port = "off"\ntext_port = 2222\n[fleet]\nslices = 3\n', "text_port"),
+        (
+            OFF + "[fleet]\nslices = 3\n[auth.anna]\n" + SECRET,
+            "[auth]",
+        ),
+    ],
+)
+def test_doors_that_do_not_lead_to_slices_yet_are_refused(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    said = refused(tmp_path, text)
+    assert named in said
+    assert "that does not lead over slices yet" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("slices = 65", "1 to 64"),
+        ("slices = 0", "1 to 64"),
+        ('groups = "a"', "a list of patterns"),
+        ('groups = ["a b"]', "a list of patterns"),
+        ('groups = ["a+b"]', "a list of patterns"),
+        ("slices = 2\nslice = 3", "there is none"),
+        ('slices = 2\nengine = "postgresql://db/kestrel"', "one slice so far"),
+    ],
+)
+def test_bad_values_are_named(tmp_path: Path, text: str, sentence: str) -> None:
+    assert sentence in refused(tmp_path, f"{OFF}[fleet]\n{text}\n")
+
+
+def test_a_slice_has_what_concerns_its_queues(tmp_path: Path) -> None:
+    text = (
+        f"{OFF}[fleet]\nslices = 3\n"
+        '[queues.a]\nmax_items = 1\n[queues."a+x"]\n[queues.c]\nmax_items = 2\n'
+        '[schedules.one]\nqueue = "a"\ncron = "0 0 * * *"\n'
+        '[schedules.two]\nqueue = "c"\ncron = "0 0 * * *"\n'
+        '[aliases.b]\nto = ["a"]\n'
+    )
+    found = {}
+    for number in ("1", "2", "3"):
+        config = read(tmp_path, text, KESTRELPY_FLEET_SLICE=number).of_slice()
+        assert not config.is_router
+        found[int(number)] = config
+    placement = Placement(3)
+    of_a, of_c = found[placement.slice_of(b"a")], found[placement.slice_of(b"c")]
+    assert (list(of_a.queues), list(of_a.schedules), list(of_a.aliases)) == (
+        ["a", "a+x"], ["one"], ["b"],
+    )  # fmt: skip
+    assert (list(of_c.queues), list(of_c.schedules), list(of_c.aliases)) == (["c"], ["two"], [])
+    assert of_a.children(b"a") == (b"x",)
+    assert of_c.queue(b"c").max_items == 2
+    whole = read(tmp_path, text)
+    assert whole.of_slice() is whole
+
+
+def test_the_largest_item_is_that_of_any_queue(tmp_path: Path) -> None:
+    assert read(tmp_path, OFF).largest_item_bytes == 8 << 20
+    assert (
+        read(tmp_path, OFF + '[queues.a]\nmax_item_size = "9MiB"\n').largest_item_bytes == 9 << 20
+    )
+
+
+def test_the_port_may_be_off_beside_a_socket(tmp_path: Path) -> None:
+    assert read(tmp_path, '[server]\nport = "off"\nsocket = "s"\n').server.port is None
+    assert "needs a socket" in refused(tmp_path, '[server]\nport = "off"\n')

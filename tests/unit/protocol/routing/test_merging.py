@@ -1,0 +1,76 @@
+"""One answer is made of those of the slices."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.operations import ServerFacts
+from kestrelpy.protocol.routing.merging import merged_word
+from tests.support.routed_harness import SlicedHarness
+
+
+def facts(said: bytes) -> dict[str, str]:
+    lines = said.decode().splitlines()
+    assert lines.pop() == "END"
+    return dict(line.split(" ", 2)[1:] for line in lines)  # type: ignore[misc]  # two words each
+
+
+def test_stats_add_up_what_can_be_added() -> None:
+    many = SlicedHarness(3)
+    many.say("a", b"set a 0 0 1\r\nx\r\nset c 0 0 2\r\nyy\r\nset g 0 0 1\r\nz\r\n")
+    many.say("a", b"set a/x 0 0 0 noreply\r\n\r\n")
+    many.counts.connections, many.counts.connections_total = 5, 7
+    many.counts.refused_noreply = 3
+    found = facts(many.say("a", b"stats\r\n"))
+    names = [name for name in found if not name.startswith("queue_") or name in ServerFacts._fields]
+    assert names == [name for name in ServerFacts._fields if name != "health_reason"]
+    assert (found["curr_items"], found["bytes"], found["cmd_set"]) == ("3", "4", "3")
+    assert (found["curr_connections"], found["total_connections"]) == ("5", "7")
+    assert found["refused_noreply"] == "4"
+    assert (found["queue_a_items"], found["queue_c_bytes"]) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "merged"),
+    [
+        (b"uptime", [b"7", b"5"], b"5"),
+        (b"time", [b"7", b"9"], b"9"),
+        (b"health", [b"ok", b"failed", b"damaged"], b"failed"),
+        (b"health", [b"ok", b"no_new_queue"], b"no_new_queue"),
+        (b"health", [b"ok", b"ok"], b"ok"),
+        (b"http_port", [b"-", b"-"], b"-"),
+        (b"server_id", [b"a", b"b"], b"a,b"),
+        (b"cmd_get", [b"1", b"2"], b"3"),
+    ],
+)
+def test_a_figure_of_the_whole(name: bytes, words: list[bytes], merged: bytes) -> None:
+    assert merged_word(name, words) == merged
+
+
+def test_the_first_error_is_the_answer() -> None:
+    many = SlicedHarness(3)
+    many.say("a", b"set a 0 0 1\r\nx\r\n")
+    many.away = {2: "gone"}
+    error = b"SERVER_ERROR slice 2 does not answer: gone\r\n"
+    for request in (b"stats\r\n", b"flush_all\r\n", b"dump_stats\r\n", b"flush_all_expired\r\n"):
+        assert many.say("a", request) == error, request
+
+
+def test_a_mode_is_that_of_all_slices() -> None:
+    many = SlicedHarness(3)
+    assert many.say("a", b"status\r\n") == b"UP\r\n"
+    assert many.say("a", b"status readonly\r\nstatus\r\n") == b"END\r\nREADONLY\r\n"
+    many.slices[2].set_mode("up")
+    assert many.say("a", b"status\r\n") == b"READONLY\r\n"
+
+
+def test_blocks_of_named_queues_come_in_their_order() -> None:
+    many = SlicedHarness(3)
+    many.say("a", b"set a 0 0 1\r\nx\r\nset c 0 0 1\r\nx\r\nset g 0 0 1\r\nx\r\n")
+    said = many.say("a", b"dump_stats g a\r\n").decode()
+    assert said.index("queue 'g'") < said.index("queue 'a'")
+    assert said.count("END") == 1
+    every = many.say("a", b"dump_stats\r\n").decode()
+    assert all(f"queue '{name}'" in every for name in "acg")
+    assert many.say("a", b"dump_stats a a+b+c\r\n").startswith(b"CLIENT_ERROR")
+    assert many.say("a", b"flush_all_expired\r\nstats markers\r\n").startswith(b"0\r\nSTAT queue_")

@@ -1,0 +1,136 @@
+"""Requests to several slices: answered in order, as by one server, or refused with one sentence."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kestrelpy.placement import Placement
+from kestrelpy.protocol.routing.routed import UNDER_WAY_MAX
+from tests.support.routed_harness import SlicedHarness
+from tests.support.server_harness import ServerHarness
+
+SLICES = 3
+QUEUES = (b"a", b"b", b"c", b"g")
+WORDS = (
+    b"set %b 0 0 1\r\nx\r\n", b"set %b 0 0 2 noreply\r\nyy\r\n", b"get %b\r\n",
+    b"get %b/peek\r\n", b"add %b 0 0 1\r\nz\r\n", b"set %b 0 0 x\r\n", b"get %b/opn\r\n",
+    b"delete %b\r\n", b"flush %b\r\n", b"mg %b v q\r\n", b"ms %b 1 q\r\nm\r\n",
+    b"ms %b 1\r\nm\r\n", b"set %b+x 0 0 1\r\nx\r\n", b"confirm %b 2\r\n",
+    b"stats %b/dead\r\n", b"dump_config %b\r\n", b"nonsense %b\r\n",
+)  # fmt: skip
+# A connection may hold an item in each slice, so these are for one queue.
+LEASES = (
+    b"get a/open\r\n", b"get a/close\r\n", b"get a/close/open\r\n", b"get a/abort\r\n",
+    b"touch a 5\r\n", b"monitor a 0 2\r\n",
+)  # fmt: skip
+ALONE = (
+    b"mn\r\n", b"version\r\n", b"verbosity 1\r\n", b"flush_all\r\n", b"flush_all noreply\r\n",
+    b"get a b c g\r\n", b"get a/peek c/peek\r\n", b"status\r\n",
+)  # fmt: skip
+REQUEST = st.one_of(
+    st.builds(lambda word, queue: word % queue, st.sampled_from(WORDS), st.sampled_from(QUEUES)),
+    st.sampled_from(LEASES + ALONE),
+)
+
+
+def test_the_queues_of_these_tests_are_in_three_slices() -> None:
+    assert {Placement(SLICES).slice_of(each) for each in QUEUES} == {1, 2, 3}
+
+
+@given(st.lists(REQUEST, max_size=30), st.lists(st.integers(1, 200), max_size=8))
+@example([b"set a 0 0 1 noreply\r\nx\r\n", b"get c\r\n", b"get a\r\n"], [])
+def test_several_slices_answer_as_one_server_does(requests: list[bytes], cuts: list[int]) -> None:
+    data, one, many = b"".join(requests), ServerHarness(), SlicedHarness(SLICES)
+    said, at = b"", 0
+    for size in [*cuts, len(data)]:
+        said += many.say("a", data[at : at + size])
+        at += size
+    one.send("a", data)
+    assert said == one.client("a").take()
+    for name in QUEUES:
+        there = many.slices[many.placement.slice_of(name)].broker.queues
+        assert (name in there) == (name in one.broker.queues)
+        others = [n for n, each in many.slices.items() if name in each.broker.queues]
+        assert others in ([], [many.placement.slice_of(name)])
+
+
+def test_a_request_for_another_slice_waits_for_the_answers_of_the_first() -> None:
+    many = SlicedHarness(SLICES)
+    first, second = (many.placement.slice_of(each) for each in (b"a", b"c"))
+    assert first != second
+    many.slices[first].hold_syncs()
+    assert many.say("a", b"set a 0 0 1\r\nx\r\nset c 0 0 1\r\ny\r\nversion\r\n") == b""
+    assert [number for number, _ in many.asked] == [first]
+    many.slices[first].go()
+    assert many.say("a", b"") == b"STORED\r\nSTORED\r\nVERSION 0.0.0\r\n"
+
+
+def test_a_set_without_a_reply_comes_before_the_next_slice_is_asked() -> None:
+    many = SlicedHarness(SLICES)
+    assert many.say("a", b"set a 0 0 1 noreply\r\nx\r\nget c\r\n") == b"END\r\n"
+    assert [raw for _, raw in many.asked] == [
+        b"set a 0 0 1 noreply\r\nx\r\n", b"mn\r\n", b"get c\r\n",
+    ]  # fmt: skip
+
+
+def test_a_slice_that_cannot_be_reached_refuses_what_was_sent_to_it_alone() -> None:
+    many = SlicedHarness(SLICES)
+    many.away[many.placement.slice_of(b"a")] = "ended with code 1"
+    error = (
+        b"SERVER_ERROR slice %d does not answer: ended with code 1\r\n"
+        % many.placement.slice_of(b"a")
+    )
+    said = many.say(
+        "a", b"set a 0 0 1\r\nx\r\nset c 0 0 1\r\ny\r\nget a c\r\nget c\r\nflush_all\r\n"
+    )
+    assert said == error + b"STORED\r\n" + error + b"VALUE c 0 1\r\ny\r\nEND\r\n" + error
+    assert not many.talk("a").is_waiting
+
+
+def test_a_client_ends_with_the_connection_to_a_slice() -> None:
+    many = SlicedHarness(SLICES)
+    many.say("a", b"set a 0 0 1\r\nx\r\nget a/open\r\n")
+    many.talk("a").gone(many.placement.slice_of(b"a"))
+    assert many.talk("a").is_finished
+    assert many.say("a", b"get a/close\r\n") == b""
+
+
+@pytest.mark.parametrize(
+    "request_", [b"move a c 1\r\n", b"redrive a all c\r\n", b"set c/confirm=a:7 0 0 1\r\nx\r\n"]
+)
+def test_queues_of_two_slices_are_refused_with_the_remedy(request_: bytes) -> None:
+    many = SlicedHarness(SLICES)
+    said = many.say("a", request_ + b"mn\r\n").decode()
+    assert said.startswith("CLIENT_ERROR queues ")
+    assert "are in two slices" in said
+    assert "give them one group" in said
+    assert said.endswith("\r\nMN\r\n")
+    assert many.asked == []
+
+
+def test_unasked_bytes_of_a_slice_end_the_connection() -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.heard(1, b"SERVER_ERROR too many connections\r\n")
+    assert talk.is_finished
+
+
+@pytest.mark.parametrize("data", [b"VALUE a 0 x\r\n", b"VALUE a\r\n", b"y" * 70_000])
+def test_bytes_that_are_no_answer_end_the_connection(data: bytes) -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.feed(b"get a\r\n")
+    talk.heard(many.placement.slice_of(b"a"), data)
+    assert talk.is_finished
+
+
+def test_so_many_requests_are_under_way_at_most() -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.feed(b"get a\r\n" * (UNDER_WAY_MAX + 5))
+    assert len(talk.sent) == UNDER_WAY_MAX
+    assert talk.is_blocked
+    many.work("a")
+    assert b"".join(talk.out) == b"END\r\n" * (UNDER_WAY_MAX + 5)
