@@ -17,7 +17,7 @@ from tests.support.server_harness import ServerHarness
 
 
 def counted(counters: QueueCounters) -> dict[str, int]:
-    """Those that are not zero, without the histograms."""
+    """Return the counters that are not zero, without the histograms."""
     every = {name: getattr(counters, name) for name in attributes_of(QueueCounters)}
     return {name: count for name, count in every.items() if type(count) is int and count}
 

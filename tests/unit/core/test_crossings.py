@@ -6,12 +6,12 @@ from tests.support.server_harness import ServerHarness
 
 
 def value(queue: bytes, text: bytes) -> bytes:
-    """What a get answers that is given this item."""
+    """Return the answer to a get of this item."""
     return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (queue, len(text), text)
 
 
 def figure(stage: ServerHarness, queue: bytes, name: bytes) -> bytes:
-    """One of the figures of `stats`."""
+    """Return one figure of `stats`."""
     prefix = b"STAT queue_%b_%b " % (queue, name)
     lines = stage.say("bob", b"stats %b" % queue).splitlines()
     [line] = [line for line in lines if line.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""Whatever happens to the items of a queue, nothing names an item after it has left."""
+"""After an item has left its queue, no part of the queue refers to it, in any history."""
 
 from __future__ import annotations
 

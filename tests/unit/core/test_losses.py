@@ -1,4 +1,4 @@
-"""What is known of ids and versions where a chunk or every snapshot is gone: less, not wrong.
+"""After the loss of a chunk or of every snapshot, ids and versions are known less, but not wrongly.
 
 Promise: index-damage.
 """
@@ -64,7 +64,7 @@ def merge_some(town: TransferHarness) -> None:
 
 
 def fill_and_forget(town: TransferHarness) -> None:
-    """So much is stored and consumed that segments are sealed."""
+    """Store and consume enough items that segments are sealed."""
     for _ in range(4):
         town.say("p", b"set jobs 0 0 30000", b"x" * 30000)
         town.say("c", b"get jobs")

@@ -53,8 +53,8 @@ def test_a_restart_knows_how_long_durations_run() -> None:
 
 
 class _History:
-    """What the sentence says: a duration has left what it had left at the last beat, less the time
-    that the wall clock has moved on since; a date waits for the wall clock."""
+    """The promise as a model: over a restart, the rest of a duration is its rest at the last beat,
+    less the time by which the wall clock has moved on since; a date waits for the wall clock."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -97,7 +97,7 @@ class _History:
         self.q = self.q.restarted(unix_ms=wall_ms, beat_ms=beat_ms)
 
     def check(self, seed: int) -> None:
-        """What was due is released for good, even if its time lies in the future by now."""
+        """Check that a due item is released for good, even if its time is in the future by now."""
         unix_ms = self.q.unix_ms
         self.ends = {i: end_ms for i, end_ms in self.ends.items() if end_ms > self.running_ms}
         self.dates = {i: due_ms for i, due_ms in self.dates.items() if due_ms > unix_ms}

@@ -27,7 +27,7 @@ def begin(stage: ServerHarness, name: str = "jobs") -> JournalLog:
 
 
 def end(stage: ServerHarness, log: JournalLog) -> None:
-    """It has passed."""
+    """End the shortage."""
     log.stall("opening", "")
     stage.go()
 

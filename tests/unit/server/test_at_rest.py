@@ -59,7 +59,7 @@ async def get(peer: Peer, key: str) -> bool:
 
 
 async def work_in_text(peer: Peer) -> None:
-    """What the text port can do; an item is open in the end."""
+    """Use every verb of the text port; an item is open at the end."""
     for request, answer in (
         (b"put jobs:\none\ntwo\n\n", b"+2\n"), (b"put refused\n\n", b"-put needs a colon"),
         (b"get jobs\n", b":"), (b"peek jobs\n", b":"), (b"get absent 1\n", b"*\n"),

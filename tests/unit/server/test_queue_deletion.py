@@ -69,7 +69,7 @@ def begun(town: TransferHarness) -> tuple[dict[str, Gate], asyncio.Future[list[N
 
 
 async def removed(town: TransferHarness) -> dict[str, Gate]:
-    """The same, awaited."""
+    """Do as `begun`, and wait for the end of the removal."""
     gates, over = begun(town)
     await over
     return gates
@@ -283,7 +283,7 @@ async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
 async def test_thousands_of_deleted_queues_go_a_few_at_a_time_and_each_is_looked_at_once(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step of the loop looks at some; the data directory is listed once for a batch."""
+    """A step of the loop looks at a few queues; a batch lists the data directory once."""
     town = TransferHarness()
     count = 1000
     town.removes = False

@@ -1,4 +1,4 @@
-"""What the daemon says to the process that started it, and what it takes from it."""
+"""The daemon and its supervisor: the notifications that it sends, the sockets that it takes."""
 
 from __future__ import annotations
 

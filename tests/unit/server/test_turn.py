@@ -344,7 +344,7 @@ async def test_a_confirm_whose_time_comes_during_a_sync_is_on_disk_soon(tmp_path
 async def test_a_snapshot_that_begins_during_a_sync_has_the_next_one_with_sync_never(
     tmp_path: Path,
 ) -> None:
-    """It is written when its records are on disk: no client and no setting asks for that."""
+    """A snapshot is written when its records are on disk, and only it needs that sync."""
     disk = HeldDisk()
     async with running(tmp_path, disk, '[queue_defaults]\nsync = "never"\n') as server:
         peer = await server.client()

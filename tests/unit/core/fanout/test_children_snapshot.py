@@ -1,7 +1,6 @@
-"""What a snapshot says of a child is what the next start knows, though the log says it no more.
+"""A start knows the state of a child from the snapshot alone, without the records before it.
 
-The queue's own line has other things to tell in each of these, so that one is not taken for the
-other.
+In each test the queue's own subscription has a different state, so that a mix-up of the two shows.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def begin_again(town: TransferHarness, start: Start) -> None:
 
 
 def figure(town: TransferHarness, name: bytes, queue: bytes = b"jobs+a") -> bytes:
-    """One of the figures of `stats`."""
+    """Return one figure of `stats`."""
     prefix = b"STAT queue_%b_%b " % (queue, name)
     [line] = [
         line for line in town.say("bob", b"stats %b" % queue).splitlines()

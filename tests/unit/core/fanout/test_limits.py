@@ -17,7 +17,7 @@ CLOSED = b"get %b/close/open"
 
 
 def reuse(stage: ServerHarness, log: JournalLog) -> None:
-    """What is emptied is used again, as the daemon does it on a full disk."""
+    """Recycle the empty segments, as the daemon does on a full disk."""
     preallocation = log.journal.preallocation
     for path in log.take_dead(stage.unix_ms):
         keep = recycled_path(path) if preallocation.may_recycle else ""
@@ -28,7 +28,7 @@ def reuse(stage: ServerHarness, log: JournalLog) -> None:
 
 
 def drain(stage: ServerHarness, name: bytes) -> int:
-    """Open and confirm to the last one; how many were confirmed."""
+    """Open and confirm each item to the last; return how many were confirmed."""
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
     done, answer = 0, stage.say("w", b"get %b/open" % name)

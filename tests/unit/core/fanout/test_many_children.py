@@ -1,4 +1,4 @@
-"""What is done to one child costs the same, however many children its queue has.
+"""Work on one child costs the same, however many children its queue has.
 
 The figures are lines of Python, as in `test_bounded_work.py`.
 
@@ -180,7 +180,7 @@ def test_leases_of_many_children_that_end_at_once_take_several_ticks() -> None:
 
 
 def waiting(q: CoreHarness, children: int) -> None:
-    """So many children, each with a client that waits for its next item."""
+    """Make this many children; a client waits for the next item of each."""
     for number in range(children):
         name = b"jobs+%d" % number
         if name not in q.broker.queues:
@@ -263,7 +263,7 @@ def test_clients_of_many_children_are_served_from_memory_whoever_looks_at_the_ch
 
 
 def history(q: CoreHarness, random: Random) -> None:
-    """One step of one: items for all and for one child, at once and later, done and given back."""
+    """Take one random step: put an item for all or for one child, confirm one, or return one."""
     name, choice = b"jobs+%d" % random.randrange(8), random.randrange(9)
     reader = child(q, name).child
     if choice <= 1:
@@ -338,7 +338,7 @@ def put_for_some_later(q: CoreHarness, number: int) -> None:
 def test_a_look_at_all_children_costs_each_little_however_many_looked_at_other_times(
     put: Callable[[CoreHarness, int], None], look: Callable[[CoreHarness], object]
 ) -> None:
-    """So many numbers are noted, and the children have seen them up to as many places."""
+    """There are `notes` notes, and the children have seen them up to as many different numbers."""
 
     def cost(notes: int) -> int:
         q = made(MANY)

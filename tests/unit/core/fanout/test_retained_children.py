@@ -1,4 +1,4 @@
-"""What is retained of a log that several readers share."""
+"""Retention in a log that several subscriptions share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What idle children missed: one note for all of them, taken in when somebody looks."""
+"""Items unseen by lazy children: one note for all children, which each takes in when it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered over restarts: from chunks, from the log behind them, and when one is lost.
+"""Dedupe over restarts: from chunks, from the log after them, and after the loss of a chunk.
 
 Promises: id, version, index-damage.
 """

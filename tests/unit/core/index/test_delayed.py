@@ -21,7 +21,7 @@ from tests.support.core_harness import WALL_MS, CoreHarness, make_queue, state_a
 
 
 def clock_at(offset_ms: int) -> ClockOffset:
-    """A wall clock ahead by so much of the running clock, which is the monotonic one here."""
+    """Return a wall clock this far ahead of the running clock, which is the monotonic one here."""
     clock = ClockOffset()
     clock.offset_ms = offset_ms
     return clock

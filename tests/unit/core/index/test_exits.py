@@ -1,4 +1,4 @@
-"""What leaves an index is in none of its parts any more."""
+"""An entry that leaves an index is in none of its parts any more."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_no_place_is_left_when_no_disk_reference_is(end: Callable[[DiskRefs], ob
 
 
 def many_markers(count: int) -> MarkerIndex:
-    """So many that a compaction has begun, and has looked at the first of them."""
+    """Return an index with so many markers that a compaction is half done."""
     markers = MarkerIndex()
     for id_ in range(1, count + 1):
         markers.hide(id_)

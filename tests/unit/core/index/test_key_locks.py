@@ -200,7 +200,7 @@ def test_who_is_first_of_a_row_after_another_is_found_by_its_place_and_not_its_n
 
 @pytest.mark.parametrize("rivals", ["one", "each"])
 def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str) -> None:
-    """One value blocks all of them, or each is blocked by a value of its own."""
+    """One value blocks all rows, or each row is blocked by a value of its own."""
     calls = []
     for count in (50, 50, 2000):  # the first run in a process may make a call more
         keys = KeyLocks(matches_any=True)

@@ -1,4 +1,4 @@
-"""Who holds what until when: an item is lent to one holder until its lease ends."""
+"""Leases: an item is leased to one holder until the lease ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is next: the lowest place, wherever it stands."""
+"""The ready list: the next item is the one with the lowest place, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -421,7 +421,7 @@ def test_any_mixture_with_some_out_of_order_leaves_by_place() -> None:
 
 
 def next_of(line: Ready, positions: dict[int, int]) -> tuple[int, Item] | None:
-    """What `pop` gives once everything before it has been read."""
+    """Return the next item of `pop`, after reading everything before it."""
     for _ in range(3):
         if line.is_held_up:
             for id_ in line.disk_refs.begin_fetch(line.frontier, 2, 99):

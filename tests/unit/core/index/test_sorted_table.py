@@ -67,7 +67,7 @@ def test_it_is_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_id_is_found_only_where_an_id_stands() -> None:
-    """The same bytes may be a part of a time, of a size, or lie across two of them."""
+    """The bytes of an id may also be a part of a time or a size, or lie across two fields."""
     times = DueTimes()
     times.add(7 << 8, 1, 0)
     times.add(9 << 32, 2, 0)
@@ -78,7 +78,7 @@ def test_an_id_is_found_only_where_an_id_stands() -> None:
 
 @pytest.mark.slow
 def test_chunks_stay_full_enough() -> None:
-    """Those that come one after the other fill them; others fill half of each at least."""
+    """Ascending entries fill their chunks; random ones fill at least half of each."""
     times, random = DueTimes(), Random(1)
     for id_ in range(1, 10_001):
         times.add(id_, id_, 0)

@@ -321,7 +321,7 @@ def observers(q: CoreHarness, count: int, wait_ms: int = 60_000) -> list[Waiter]
 
 
 def notified(q: CoreHarness) -> list[object]:
-    """Who was told in this turn, and that there is something."""
+    """Return the callers that were notified of an item in this turn."""
     woken = q.broker.take_to_resume()
     assert all(each.owner is q.reader for each in woken)
     return [each.caller for each in woken]
@@ -405,7 +405,7 @@ def test_an_observer_who_gave_up_is_forgotten_when_the_last_one_is_notified() ->
 
 
 def referrers_of(waiter: Waiter, waiters: Waiters) -> int:
-    """How often the line knows this one."""
+    """Return how often the lines and the observers refer to this waiter."""
     return sum(line.count(waiter) for line in waiters._lines) + sum(
         each[2] is waiter for each in waiters._observers
     )

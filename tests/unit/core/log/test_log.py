@@ -1,4 +1,4 @@
-"""What a queue writes, and up to where replies are true."""
+"""The records that a queue writes, and the record up to which replies are true."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_whoever_holds_an_item_is_refused_when_its_step_has_come() -> None:
 
 
 def do_something(q: CoreHarness, random: Random) -> None:
-    """One step of a life with delays, leases, dead letters and redriven items."""
+    """Take one random step with delays, leases, dead letters and redriven items."""
     choice, leases = random.randrange(12), [*q.reader.leases]
     if choice <= 2:
         delay = random.choice((None, Delay(random.randrange(1, 90))))
@@ -159,7 +159,7 @@ KEYS = ("", "A", "B", "C", "A,B", "B,C", "A,B,C")
 
 
 def do_something_with_keys(q: CoreHarness, random: Random) -> None:
-    """As `do_something`, with items that wait for keys, some of them at another place."""
+    """Take a step as `do_something`, with items that wait for keys, some of them out of order."""
     if random.randrange(3):
         delay = random.choice((None, None, Delay(random.randrange(1, 30))))
         q.put(b"x" * random.randrange(4), delay=delay, key=random.choice(KEYS))

@@ -1,4 +1,4 @@
-"""What an observer sees of a queue in memory, and what it finds of one on disk."""
+"""Browsing: the items that an observer sees, of a queue in memory and of one on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InMemory(CoreHarness):
         return Browse(self.queue)
 
     def seen(self, after: int = 0, most: int = 100, since_ms: int = 0) -> list[bytes]:
-        """What one look shows."""
+        """Return the bodies that one scan shows."""
         items, _ = self.browse.range_scan(after, most, PLENTY, since_ms)
         return [item.body for item in items]
 

@@ -1,4 +1,4 @@
-"""What a client declared for a queue: kept with its data, and never read by the core.
+"""The settings that a client declared for a queue: stored with its data, never read by the core.
 
 Promise declared: power cuts, kills, a kill among hundreds of declarations in the real process;
     restarts, reloads.
@@ -97,7 +97,7 @@ def test_a_new_queue_of_that_name_has_none() -> None:
 
 
 def work_off(life: DiskHarness, items: int) -> None:
-    """So many large items come and go; segments go with them."""
+    """Put and confirm this many large items; their segments are removed."""
     for _ in range(items):
         life.put(bytes(800))
         life.commit()

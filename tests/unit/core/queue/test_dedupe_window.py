@@ -1,4 +1,4 @@
-"""What a queue remembers of stored items: until its window is over, swept or not."""
+"""The ids and scopes that a queue remembers: until the window is over, swept or not."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ BODY = b"x" * 1000
 
 
 def there(stage: ServerHarness, child: bytes) -> int:
-    """How many items it has; asks without looking there."""
+    """Return how many items the child has, without a look that would bring it up to date."""
     queue = stage.queue("jobs")
     found = queue.children[child]
     return found.live.count + queue.last_number - found.taken

@@ -1,4 +1,4 @@
-"""How many records must find room: never counted too few, and not anew for each write."""
+"""The number of records that must find room: never too small, and not counted at each write."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.unit.core.fanout.test_many_children import MANY, child, made, ticks
 
 
 def counts(q: CoreHarness) -> list[int]:
-    """How many items were needed, for each count in the log."""
+    """Return how many items were needed, for each count in the log."""
     log = q.queue.log
     assert isinstance(log, JournalLog)
     return [needed.count for needed in log.journal._flushed]

@@ -312,7 +312,7 @@ def test_a_waiting_observer_is_notified_of_what_comes(stage: ServerHarness) -> N
 
 @pytest.mark.parametrize("step", range(60))
 def test_the_power_may_fail_at_any_step_around_a_segments_going(step: int) -> None:
-    """Whatever was kept and not over is there, and what is alive, wherever the disk stops."""
+    """Wherever the disk stops, live items and those whose retention is not over are there."""
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(server_harness, "_SIZES", Sizes(2048, 4096, 1 << 20))
     try:

@@ -1,4 +1,4 @@
-"""What is left of a deleted queue, and the queue that comes after it."""
+"""A deleted queue with children, and the new queue of its name."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_deleted_queue_counts_nothing_of_its_items_any_more() -> None:
 def test_a_start_keeps_nothing_of_deleted_queues_whose_children_are_empty(
     is_replaced: bool, generations: int
 ) -> None:
-    """It would be in memory for good, with a timer."""
+    """Such a queue would be in memory for good, with a timer."""
     stage = ServerHarness()
     for name in (b"audit", b"other")[:generations]:
         stage.say("eve", b"get jobs+%b/peek" % name)

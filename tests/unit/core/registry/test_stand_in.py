@@ -34,7 +34,7 @@ WATCHED = {
 
 
 def there() -> Counter[str]:
-    """How many objects of each kind are in memory."""
+    """Return how many objects of each kind are in memory."""
     return Counter(type(one).__name__ for one in gc.get_objects() if type(one) in WATCHED)
 
 

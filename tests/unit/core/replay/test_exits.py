@@ -1,5 +1,5 @@
-"""What a replay notes of an item ends with the item, also if a record is missing; and a replay that
-is closed is gone at once."""
+"""The notes of a replay about an item end with the item, also if a record is missing; and a closed
+replay is freed at once."""
 
 from __future__ import annotations
 

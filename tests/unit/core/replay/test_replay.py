@@ -24,7 +24,7 @@ from tests.support.core_harness import (
 
 
 def do_something(q: CoreHarness, random: Random) -> None:
-    """One step of a life in which everything happens that is ever logged."""
+    """Take one random step; many steps make every kind of record."""
     who = random.choice(("anna", "bert", "carl"))
     leases = [*q.who(who).leases, *q.reader.token_holder.leases]
     choice = random.randrange(19)

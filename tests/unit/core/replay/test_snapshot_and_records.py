@@ -42,7 +42,7 @@ STEPS: Final = 60
 
 
 def do_something(q: CoreHarness, random: Random) -> None:
-    """One step of a life with keys and delays."""
+    """Take one random step with keys and delays."""
     who = random.choice(("anna", "bert"))
     leases = [*q.who(who).leases, *q.reader.token_holder.leases]
     lease = random.choice(leases) if leases else None
@@ -73,7 +73,7 @@ def do_something(q: CoreHarness, random: Random) -> None:
 
 
 def snapshot_of(q: CoreHarness) -> Snapshot:
-    """What is written of this moment, read again."""
+    """Return the snapshot of this moment, encoded and decoded."""
     state, names = q.queue.state(), {each.name for each in fields(Snapshot)}
     copied = [each.name for each in fields(QueueCopy) if each.name in names]
     said = {name: getattr(state, name) for name in copied}
@@ -123,7 +123,7 @@ def test_a_snapshot_of_any_moment_and_what_came_later_is_all_that_came(seed: int
 
 
 def do_something_to_a_child(q: CoreHarness, random: Random) -> None:
-    """One step in the life of one of two children, which begin with what is put from then on."""
+    """Take one random step with one of two children, which begin with the next put."""
     name = NAME + random.choice((b"+kid", b"+cat"))
     child = q.broker.queues.get(name)
     if child is None:
@@ -152,7 +152,7 @@ def do_something_to_a_child(q: CoreHarness, random: Random) -> None:
 
 
 def check_what_is_left(queue: Queue) -> None:
-    """Nothing is known of an item that is gone, and no key is held by one that is dead."""
+    """Check that no index knows an item that is gone, and that no dead letter holds a key."""
     for reader in queue.readers:
         live, dead = set(reader.live), set(reader.dead.deaths)
         known = {
@@ -169,7 +169,7 @@ def check_what_is_left(queue: Queue) -> None:
 
 
 def state_of(queue: Queue) -> dict[str, Any]:
-    """What a snapshot of it would say, in an order that does not matter."""
+    """Return the contents of a snapshot of the queue, sorted."""
     found: dict[str, Any] = plain(queue.state())
     for reader in (found, *found["readers"]):
         for name in ("leased", "delayed", "placed"):

@@ -284,7 +284,7 @@ def test_a_flush_replaces_what_is_there(q: CoreHarness) -> None:
 def test_a_copy_for_a_snapshot_looks_at_no_item_in_memory(
     act: Callable[[CoreHarness], Iterator[object]]
 ) -> None:
-    """The snapshot's thread does; the loop copies whole structures."""
+    """The loop copies whole structures; the snapshot's thread looks at the items."""
     q = make_queue(max_attempts=None)
     for _ in act(q):
         pass

@@ -1,6 +1,6 @@
-"""What is known of an item is forgotten in the step in which it is of no use any more.
+"""A subscription forgets each fact about an item in the step that makes the fact useless.
 
-`tests/unit/core/test_exits.py` sees it at rest; here are the steps that no rest shows.
+`tests/unit/core/test_exits.py` checks this at rest; here are the steps that no rest shows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a snapshot says of delayed and released items is what the next start knows of them."""
+"""A start knows delayed and released items from the snapshot, as they were."""
 
 from __future__ import annotations
 

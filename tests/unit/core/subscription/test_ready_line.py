@@ -321,7 +321,7 @@ def test_reading_back_stops_when_there_is_enough() -> None:
 
 
 def lend(q: DiskHarness, count: int) -> list[Lease]:
-    """So many items, lent and said."""
+    """Lease this many items, and answer each of the leases."""
     leases = []
     for n in range(count):
         lease = q.open(f"worker {n}")
@@ -386,7 +386,7 @@ def test_a_queue_in_memory_lets_go_of_nothing() -> None:
 
 
 def three_with_the_second_back_bare() -> DiskHarness:
-    """The second was lent by token over a restart; the others are in memory."""
+    """Make three items; the second was leased by token over a restart, the others are in memory."""
     q = life(max_memory_bytes=1 << 20)
     for n in range(3):
         q.put(b"%d" % n)
@@ -492,7 +492,7 @@ def test_few_and_many_items_beyond_the_frontier_are_counted_alike(
 
 
 def test_what_a_child_has_at_its_first_record_is_counted_anew_at_the_end_of_a_replay() -> None:
-    """Of what was ready then, nothing is left."""
+    """No item that was ready at the first record is left."""
     q = make_queue()
     q.put(b"first", b"second")
     reader = q.queue.reader

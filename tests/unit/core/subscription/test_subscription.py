@@ -1,4 +1,4 @@
-"""What is ready, lent and dead, and every way from one to another."""
+"""Ready, leased and dead items, and every transition between the three."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ENDS: Final = [
 
 
 def end_one(stage: ServerHarness, name: bytes, way: str, by: str) -> None:
-    """One delivery, that ends this way."""
+    """Deliver an item, and end the delivery this way."""
     line = b"gets " + name + b"/open" + b"/lease=5s" * (by == "token")
     said = stage.say("kim", line)
     assert said.startswith(b"VALUE"), said

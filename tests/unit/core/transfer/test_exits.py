@@ -1,4 +1,4 @@
-"""What a transfer, its request and its queues note for a while ends with the transfer."""
+"""The notes of a transfer, its request and its queues end with the transfer."""
 
 from __future__ import annotations
 

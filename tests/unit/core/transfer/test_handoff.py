@@ -513,7 +513,7 @@ def test_a_target_that_is_gone_before_it_was_stored_there_leaves_it_where_it_was
 
 
 def repeated(town: TransferHarness) -> None:
-    """Somebody hands off under an id that another one stored a moment ago, not on disk yet."""
+    """A client hands off under an id that another client has just stored, not on disk yet."""
     town.put("next", b"made")
     town.finish("next")
     town.put("jobs", b"1")
@@ -691,7 +691,7 @@ def test_handed_off_to_observers_alone_it_is_on_its_way_like_any_other() -> None
 
 
 def on_its_way_from(reader: str) -> TransferHarness:
-    """`1` of jobs, which has a child, was stored in `next` by who held it for this reader."""
+    """The holder of `1` in this reader has handed it on to `next`; jobs has a child."""
     town = TransferHarness()
     town.put("next", b"made")
     town.finish("next")

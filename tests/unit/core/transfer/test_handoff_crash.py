@@ -44,7 +44,7 @@ def test_a_row_of_queues_hands_on_exactly_once_whatever_crashes_when() -> None:
 
 
 def put_off(town: TransferHarness) -> None:
-    """One item in its own queue again and again, with other bodies, keys and delays."""
+    """Hand off one item into its own queue several times, with other bodies, keys and delays."""
     town.put("jobs", b"1")
     town.put("jobs", b"2")
     town.hand("jobs", "jobs")
@@ -83,7 +83,7 @@ def test_by_token_and_from_the_dead_line_too() -> None:
 
 
 def taken_at_once(town: TransferHarness) -> None:
-    """Somebody waits in the target: the copy is confirmed before the original says MOVED."""
+    """A client waits in the target: it confirms the copy before the source logs MOVED."""
     town.put("next", b"made")
     town.finish("next")
     town.put("jobs", b"1")
@@ -104,7 +104,7 @@ CHILDREN = [
 
 @pytest.mark.parametrize(("source", "to"), CHILDREN)
 def test_fan_out_children_are_sides_of_it_whatever_crashes_when(source: str, to: str) -> None:
-    """What is put into a child is seen only there, and so is once."""
+    """An item that is put into a child is seen only there, and so it is there once."""
 
     def act(town: TransferHarness) -> None:
         town.put(source, b"1")
@@ -138,7 +138,7 @@ def test_what_a_child_hands_off_its_parent_and_the_others_have_still() -> None:
 
 
 def snapshots_between(town: TransferHarness) -> None:
-    """Both sides write their state while it is under way, and so much that segments go."""
+    """Both queues take snapshots during the hand-off, and write enough that segments go."""
     town.put("next", b"made")
     town.finish("next")
     town.put("jobs", b"1")
@@ -172,7 +172,7 @@ def journal_of(town: TransferHarness) -> Journal:
 
 
 def test_where_the_record_for_those_who_count_was_torn_a_start_says_it_again() -> None:
-    """One record does both: that which follows it, MOVED, may be lost."""
+    """The PUT is enough: the MOVED after it may be lost."""
     town = TransferHarness()
     town.put("jobs", b"1")
     town.put("jobs", b"2")

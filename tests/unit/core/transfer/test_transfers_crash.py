@@ -67,7 +67,7 @@ def test_what_expires_is_moved_exactly_once_whatever_crashes_when() -> None:
 
 
 def taken_at_once(town: TransferHarness) -> None:
-    """Somebody waits in the target: the copy is confirmed before the original says MOVED."""
+    """A client waits in the target: it confirms the copy before the source logs MOVED."""
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("failed", b"made")
     town.finish("failed")

@@ -1,4 +1,4 @@
-"""What is alive in some segments is written again as one; nothing of it is changed or guessed."""
+"""A compaction writes the live records of some segments again as one segment, unchanged."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def snapshots(disk: MemoryDisk) -> list[int]:
 
 
 def take_one(writer: Writer, disk: MemoryDisk) -> None:
-    """As the server does it."""
+    """Take a snapshot as the server does."""
     job = writer.store.maintenance.begin_snapshot(state_of(writer), TIME_MS)
     writer.sync()
     job.run(disk)
@@ -222,7 +222,7 @@ def test_on_a_full_disk_it_is_written_over_the_older_one_or_the_only_one(count: 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_full_disk_asks_for_the_snapshot_that_lets_a_finished_segment_go(count: int) -> None:
-    """It is the last one that is sealed: no snapshot would be due before the next is."""
+    """It is the last sealed segment: no snapshot would be due before the next one is sealed."""
     life = with_snapshots(count)
     maintenance, journal = life.log.store.maintenance, life.log.journal
     sealed = journal.segments[-2]

@@ -195,13 +195,13 @@ def rewrite(models: list[Model], run: list[Segment]) -> None:
 
 
 def bound(models: list[Model], segment_max: int) -> int:
-    """How many bytes of files are kept at most once `choose` finds nothing more to do.
+    """Return the most bytes of files that are left once `choose` finds nothing more to do.
 
-    Twice what is alive (as `live_frame_bytes` has it: with the meta of what has gone since it was
-    measured, until that is half of it), with a BATCH frame for each half piece; and twice what a
-    file costs whatever is in it, for each run that was looked at and not worth it. Such a run ends
-    at one that is half alive, damaged or the last; or after 64; or where the next would not fit,
-    and two runs in a row then hold more than a segment takes.
+    That is twice the live bytes (by `live_frame_bytes`: with the meta of items that ended since the
+    last measure, up to half of it), with a BATCH frame for each half piece; and twice the fixed
+    cost of a file for each run that was looked at and was not worth it. Such a run ends at a
+    segment that is half alive, damaged or the last; or after 64 segments; or where the next would
+    not fit, and two runs in a row then hold more than one segment takes.
     """
     fixed = OVERHEAD_BYTES + SECTOR_BYTES - 1
     total = ends = 0
@@ -215,7 +215,7 @@ def bound(models: list[Model], segment_max: int) -> int:
 
 
 def check_to_the_end(models: list[Model], segment_max: int) -> int:
-    """Rewrite until nothing is left to do; how often?"""
+    """Rewrite until nothing is left to do; return the number of rewrites."""
     times = 0
     while run := choose([m.segment for m in models], 1 << 40, segment_max):
         times += 1

@@ -1,4 +1,4 @@
-"""What an idle journal frees: which files, in which order, and what stays for the confirms."""
+"""An idle journal frees files: which ones, in which order, and which stay for the confirms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def burst(count: int, size: int = 1000, left: int = 0) -> Writer:
 
 
 def go_round(writer: Writer) -> list[str]:
-    """One round of a journal; return the files that it removed itself."""
+    """Run one round of a journal; return the files that it removed itself."""
     idle, removed = writer.store.reclaim, list[str]()
     idle.begin_round()
     while (paths := idle.next_step(TIME_MS, True)) is not None:

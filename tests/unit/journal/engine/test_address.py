@@ -1,4 +1,4 @@
-"""What is said of an engine's address, and which forms it has."""
+"""The address of an engine: its forms, and the name that logs show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One commit after another: what counts as committed, and when it does not."""
+"""Commits on an engine, one after another: when a write counts as committed, and when not."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ steps = st.lists(
 
 def _run(files: EngineFiles, root: str, step: tuple[object, ...], handles: dict[str, Handle],
          model: dict[str, bytes]) -> bool:  # fmt: skip
-    """Do one step on both; True if it is promised, and with it all that was done before."""
+    """Do one step on both; return True if it makes this step and all earlier ones durable."""
     verb, name = step[0], str(step[1])
     path = f"{root}/{name}"
     if verb == "create":
@@ -341,7 +341,7 @@ def test_the_next_owner_finds_a_prefix_that_has_all_that_was_promised(
 
 
 def test_a_read_of_an_owner_that_is_fenced_or_cut_off_says_nothing_of_the_data() -> None:
-    """Nothing is counted as damaged: it is read again, by this process or by another one."""
+    """Such an error is no damage: this process or another one reads again."""
     for error in (Fenced(1, 7, "b claimed the slice"), EngineAway("memory", "no route")):
         assert is_shortage(error)
     assert not is_shortage(OSError(errno.ESTALE, "a stale handle of a network file system"))

@@ -1,4 +1,4 @@
-"""What stands apart is told by a snapshot as it was; half of an entry is none."""
+"""A snapshot returns out-of-order items as they were; half an entry is refused."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def live_of(writer: Writer) -> IdSet:
 
 
 def bodies_of(writer: Writer) -> dict[int, bytes]:
-    """What is there, as a start finds it."""
+    """Return the bodies of the live items, as a start finds them."""
     disk = writer.journal.files
     assert isinstance(disk, MemoryDisk)
     records = start(disk.kill_clone()).records

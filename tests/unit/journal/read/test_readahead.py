@@ -42,7 +42,7 @@ def puts_of(writer: Writer) -> dict[int, bytes]:
 def read_all(
     read_ahead: ReadAhead, disk: MemoryDisk, item: int = 1, most: int = 3
 ) -> Iterator[tuple[int, bytes]]:
-    """As the server does it."""
+    """Read all items from this one on, as the server does."""
     for _ in range(100_000):
         for record in read_ahead.take(item, most):
             assert record.item >= item, "rising"

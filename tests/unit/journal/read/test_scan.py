@@ -39,7 +39,7 @@ def earlier(seed: int = 1, sealed: bool = True) -> bytes:
 
 
 def again(batches: int, seed: int = 1, sealed: bool = True) -> SegmentBuilder:
-    """The same file in its next life, as segment 9."""
+    """Return the same file in its next life, as segment 9."""
     random = Random(seed + 100)
     one = SegmentBuilder(9, CAPACITY, 100, OPENING, life=earlier(seed, sealed))
     for n in range(batches):
@@ -93,7 +93,7 @@ def test_a_recycled_segment_may_be_filled_until_there_is_no_room_for_its_end() -
 
 
 def test_every_write_to_a_recycled_segment_torn_at_every_sector_is_torn_or_the_end() -> None:
-    """What a power cut leaves of the last batch: any of its sectors, old or new."""
+    """A power cut leaves any mix of old and new sectors of the last batch."""
     for seed in range(30):
         random = Random(seed)
         one = again(3, seed)

@@ -34,7 +34,7 @@ def returned(writer: Writer, item: int) -> None:
 
 
 def with_records_between(between: Callable[[Writer, int], None]) -> tuple[Writer, list[int]]:
-    """Puts, many other records, and some more puts; the ids of all the puts."""
+    """Write puts, many other records and some more puts; return also the ids of all puts."""
     writer, ids = fresh(MemoryDisk(), LARGE), list[int]()
     for part in (BEFORE, BEHIND):
         for _ in range(part):
@@ -67,7 +67,7 @@ def test_puts_are_found_on_both_sides_of_a_stretch_without_any(
 def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of_them_decoded(
     between: Callable[[Writer, int], None], reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that give no number are looked through, at most twice; none is decoded."""
+    """Records without a new number are read at most twice; none of them is decoded."""
     writer, ids = with_records_between(between)
     counts = {"bytes": 0, "decoded": 0}
     disk, decode = writer.journal.files, cursors.decode

@@ -51,7 +51,7 @@ def lsns(records: list[Record]) -> list[int]:
 
 
 def as_ever(disk: MemoryDisk) -> Recovery:
-    """The state is what it was, with or without what happened to the disk; the recovery."""
+    """Check that a start finds the unchanged state on this disk; return the recovery."""
     _, state, recovery = recovered(disk)
     assert sorted(state.live) == LIVE
     assert state.attempts == {8: 3}
@@ -69,7 +69,7 @@ def spoil(disk: MemoryDisk, path: str, offset: int, size: int = 8) -> None:
 
 
 def start_whole(disk: MemoryDisk) -> tuple[State, Recovery]:
-    """A whole start; the journal is abandoned after it."""
+    """Do a whole start, and abandon the journal after it."""
     _, state, recovery = recovered(disk)
     journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer
     for path in journal.segment_list.replaced:
@@ -281,7 +281,7 @@ def test_a_segment_that_was_never_sealed_is_settled_by_the_snapshot_that_lists_i
 
 
 def older_footer(segment: SegmentBuilder) -> bytes:
-    """What an earlier life of this file was sealed with."""
+    """Return the footer that sealed an earlier life of this file."""
     earlier = SegmentBuilder(1, segment.capacity, 1, opening(1))
     earlier.batch(put(1))
     earlier.seal(live=0)

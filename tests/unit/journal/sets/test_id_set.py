@@ -24,7 +24,7 @@ def set_of(*ids: int) -> IdSet:
 
 
 def same(found: IdSet, expected: set[int], random: Random) -> None:
-    """It says what a plain set says."""
+    """Check that the id set answers like a plain set."""
     assert list(found) == sorted(expected)
     assert len(found) == found.count == len(expected)
     top = max(expected, default=0) + 2

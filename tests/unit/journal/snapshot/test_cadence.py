@@ -1,4 +1,4 @@
-"""How often snapshots are taken."""
+"""The cadence of snapshots."""
 
 from __future__ import annotations
 

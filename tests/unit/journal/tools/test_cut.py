@@ -21,7 +21,7 @@ def moved(*moves: tuple[Journal | None, int]) -> BatchFacts:
 
 
 def staying(*tails: Tail, later: tuple[Journal, ...] = ()) -> list[int] | None:
-    """How many batches of each stay."""
+    """Return how many batches of each tail stay."""
     found = ends({str(at): tail for at, tail in enumerate(tails)}, later)
     return found and [*found.values()]
 

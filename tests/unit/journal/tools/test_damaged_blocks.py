@@ -133,7 +133,7 @@ def spans(size: int) -> Iterator[tuple[int, int]]:
 
 
 def contents(one: Made, name: str, kind: str, start: int, end: int) -> bytes:
-    """What stands there instead; empty: there is no such thing."""
+    """Return the bytes that replace the block; empty: this kind of damage is not possible here."""
     data, count = one.disk.read(f"{one.folder}/{name}"), end - start
     if kind == "zeros":
         return bytes(count)

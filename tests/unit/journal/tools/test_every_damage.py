@@ -276,7 +276,7 @@ def frames_among(data: bytes, number: int) -> list[Record]:
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
 def test_with_snapshots_every_flipped_bit_is_named_or_costs_nothing(closed: bool) -> None:
-    """One bit of every byte that says something (killed: of each third), few of the others."""
+    """Flip one bit of every byte with a meaning (killed: of each third), and of few others."""
     disk, _, _ = snapshotted(closed)
     disk = disk.kill_clone()
     for path, data, parts in every_file(disk):
@@ -314,7 +314,7 @@ def test_with_snapshots_every_truncation_is_named(closed: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
 def test_without_a_snapshot_damage_after_a_compacted_segment_is_named(closed: bool) -> None:
-    """One bit of every seventh byte that says something."""
+    """Flip one bit of every seventh byte with a meaning."""
     disk, _, _ = snapshotted(closed)
     disk = disk.kill_clone()
     for lsn in (OLDER, NEWEST):

@@ -71,7 +71,7 @@ def journal(closed: bool = True) -> MemoryDisk:
 
 
 def replayed(disk: MemoryDisk) -> list[tuple[int, int, bytes]]:
-    """What a start would replay, without what says nothing."""
+    """Return the records that a start would replay, without those that change nothing."""
     records = Recovery(disk.kill_clone(), FOLDER).records()
     return [(r.lsn, r.item, r.body) for r in records if not says_nothing(r)]
 
@@ -272,7 +272,7 @@ def hit(built: Laid, number: int, offset: int) -> MemoryDisk:
 
 
 def readable(disk: MemoryDisk, items: set[int]) -> set[int]:
-    """Those of the items whose bodies a daemon can read back."""
+    """Return those of the items whose bodies a daemon can read back."""
     return {
         found.item
         for frames, _ in ordered_segments(disk, FOLDER)
@@ -282,7 +282,7 @@ def readable(disk: MemoryDisk, items: set[int]) -> set[int]:
 
 
 def served(disk: MemoryDisk) -> set[int]:
-    """What a start takes for alive."""
+    """Return the items that are alive for a start."""
     return recovered(disk)[1].live
 
 

@@ -150,7 +150,7 @@ def footer_of(number: int) -> Change:
 
 
 def no_footer(number: int) -> Change:
-    """As if it had never been sealed."""
+    """Remove the footer of a segment, as if it had never been sealed."""
 
     def change(disk: MemoryDisk) -> None:
         at = disk.size(path_of(number)) - FOOTER_SPACE_BYTES
@@ -325,7 +325,7 @@ NO_REASONS = {OF_QUEUE}  # named, and said of something else
 
 
 def reasons() -> set[str]:
-    """Those that have a name in some module of the journal. An engine has sentences of its own."""
+    """Return the reasons that are constants of the journal's modules, without those of engines."""
     found = set()
     for module in pkgutil.walk_packages(journal.__path__, "journal."):
         if module.name == "journal.__main__" or module.name.startswith("journal.engine"):

@@ -1,4 +1,4 @@
-"""What the bytes of segments are for."""
+"""The bytes of segments by their use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long done items stay: by time, by size, for good."""
+"""The retention of done items: by time, by size, for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is alive in each segment, and which may go."""
+"""The live items of each segment, and which segments may be removed."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_an_item_of_a_segment_that_went_is_in_none() -> None:
 
 
 def with_compacted() -> SegmentList:
-    """Of two of these segments; they are done as well, and have a higher number than the log."""
+    """Return segments whose first two were replaced by a compacted one, with the highest number."""
     segment_list = emptied()
     compacted = Segment(9, "9", 2048, None, lsn_first=1, lsn_last=20, item_first=1, item_last=4)
     segment_list.replace(segment_list.segments[:2], compacted)

@@ -279,7 +279,7 @@ def test_storing_resumes_with_room_for_one_of_the_smallest_segments(
 
 @pytest.mark.parametrize("seed", [*range(30), 125, 239, 1432])
 def test_all_is_confirmed_while_no_snapshot_names_a_child_of_the_queue(seed: int) -> None:
-    """A start would not know the child without the first segment, which stays so long."""
+    """Without the first segment a start would not know the child, so that segment stays."""
     shell = Shell(seed)
     shell.has_snapshots = False
     shell.journal.segment_list.first_open = lambda: 1

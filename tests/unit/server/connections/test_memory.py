@@ -1,5 +1,5 @@
-"""One budget for all connections: large ones wait, small ones go on, stalled ones lose their
-memory.
+"""All connections share one memory budget: large ones wait, small ones go on, stalled ones lose
+theirs.
 
 Without sockets first, then the daemon with clients that send and read nothing.
 

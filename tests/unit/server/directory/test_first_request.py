@@ -1,4 +1,4 @@
-"""What expired while the server was away takes no room any more when the first client asks."""
+"""An item that expired while the server was away takes no room any more at the first request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the periodic look at the data directory reports.
+"""The reports of the periodic look at the data directory.
 
 Promise: no-new-queue.
 """

@@ -1,4 +1,4 @@
-"""As many journals hold descriptors as there are; the one written longest ago gives its own up.
+"""No more journals hold descriptors than may; the one that was written longest ago gives its up.
 
 Promise: shortage.
 """

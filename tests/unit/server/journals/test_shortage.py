@@ -1,4 +1,4 @@
-"""One line when files run short, one when the shortage is over, and a pause in between."""
+"""A shortage of files: one log line at its beginning, one at its end, pauses in between."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_an_earlier_generation_of_a_newer_format_is_not_removed() -> None:
 
 
 def test_an_earlier_generation_stays_for_items_that_damage_may_have_held() -> None:
-    """They are the child's, as damaged items of any queue are, until a client gives them up."""
+    """The child keeps such items, as any queue keeps damaged ones, until a client gives them up."""
     stage = earlier_generation()
     data = stage.disk.read(_MIDDLE)
     stage.disk.damage(_MIDDLE, data.index(b"kept"), b"KEPT")

@@ -1,4 +1,4 @@
-"""One folder is read once: what its replay says of it."""
+"""One read of a folder: the facts that its replay finds."""
 
 from __future__ import annotations
 
