@@ -1,4 +1,4 @@
-"""What the tests of Spark share; `spark` itself is in `tests/support/spark_fixture.py`."""
+"""Fixtures of the tests of Spark; `spark` itself is in `tests/support/spark_fixture.py`."""
 
 from __future__ import annotations
 

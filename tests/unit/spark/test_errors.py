@@ -1,4 +1,4 @@
-"""What a user is told comes out of Spark as it went in."""
+"""An error of ours reaches the user through Spark with its sentence unchanged."""
 
 from __future__ import annotations
 

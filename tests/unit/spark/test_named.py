@@ -1,4 +1,4 @@
-"""What an option names is there, or the read says which name is wrong, in batches and streams."""
+"""A read names each option value that does not exist, in batches and streams."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copied(source: Path) -> Path:
-    """What is built from: links, since building may leave something in the folder."""
+    """Make a copy of the sources as links, since a build may leave files in its folder."""
     source.mkdir()
     for name in SOURCES:
         (source / name).symlink_to(ROOT / name)
@@ -116,14 +116,15 @@ def pip(interpreter: Path, *words: str) -> None:
 
 
 def python(program: str, *words: str, path: str = "", cwd: Path) -> str:
-    """What a fresh Python says, which has the packages of this one but not our sources."""
+    """Run a program in a fresh Python, with the packages of this one but without our sources;
+    return its output."""
     return run(sys.executable, "-c", program, *words, path=path, cwd=cwd)
 
 
 def run(
     *command: str, path: str = "", cwd: Path, workers: Path | str = sys.executable
 ) -> str:
-    """What a command says; `workers` is the Python of Spark's executors."""
+    """Run a command; return its output. `workers` is the Python of Spark's executors."""
     missing = what_is_missing()
     if missing is not None:
         pytest.skip(missing)

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark keeps over its tasks."""
+"""The state that a Python worker of Spark keeps over its tasks."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class Stream:
             query.stop()
 
     def forget_commit(self, batch: int) -> None:
-        """What a driver leaves behind that dies between the sink's last row and the checkpoint."""
+        """Undo the commit of a batch, as if the driver died between the last row and the commit."""
         for name in (f"{batch}", f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ NO_COLUMNS = StructType()
 
 
 def sentences(reader: object) -> set[str]:
-    """What it says to each question; PySpark 4.1 asks for the latest offset without arguments."""
+    """Return the errors of all its methods; PySpark 4.1 calls `latestOffset` without arguments."""
     assert isinstance(reader, RefusedReader)
     said = set()
     for ask in (

@@ -46,7 +46,7 @@ def put(item: int, body: bytes, meta: bytes = b"", flags: int = 0, at_ms: int = 
 
 
 def every_kind() -> tuple[MemoryDisk, list[Record]]:
-    """One segment with records of all sorts, and bodies of all sizes."""
+    """Return one segment with records of all kinds, and bodies of all sizes."""
     one = SegmentBuilder(1, 1 << 16, 1, OPENING)
     expiring = encode_meta({Tag.EXPIRES_MS: TIME_MS + 60_000})
     key = text_of("k\u00fc".encode())
@@ -216,7 +216,7 @@ def test_what_a_caller_raises_on_damage_ends_the_reading() -> None:
 
 
 def test_a_frame_whose_checksum_is_right_must_also_belong_where_it_stands() -> None:
-    """What was copied from another place, journal or life is no record here."""
+    """A frame that was copied from another place, journal or life is no record here."""
     frames: list[bytes] = []
     at = 0
     whose = [(7, 1, 0), (7, 1, 0), (8, 1, 0), (7, 2, 0), (7, 1, 8)]

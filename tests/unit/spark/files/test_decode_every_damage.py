@@ -43,12 +43,12 @@ def check(disk: MemoryDisk, whole: list[int]) -> None:
 
 
 def lsns(disk: MemoryDisk) -> list[int]:
-    """What there is to lose."""
+    """Return the lsns of all records."""
     return [record.lsn for record in Recovery(disk, FOLDER, whole=True).records()]
 
 
 def flipped(disk: MemoryDisk, bits: int, others: int, each: int = 1) -> None:
-    """So many bits of each `each`-th byte that says something, and each `others`-th of the rest."""
+    """Flip `bits` bits of each `each`-th byte with a meaning, and of each `others`-th other one."""
     whole = lsns(disk)
     for path, data, parts in every_file(disk):
         for offset in range(len(data)):

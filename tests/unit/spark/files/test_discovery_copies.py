@@ -17,7 +17,7 @@ OTHER = bytes(reversed(IDENTITY))
 def journal_segments(
     count: int = 3, identity: bytes = IDENTITY, time_ms: int = TIME_MS, sealed: bool = True
 ) -> list[SegmentBuilder]:
-    """So many segments with two puts each; the last one is sealed only if it is said."""
+    """Return `count` segments with two puts each; the last one is sealed only if `sealed`."""
     made = []
     for number in range(1, count + 1):
         lsn = 2 * number - 1

@@ -43,7 +43,7 @@ def read(disk: MemoryDisk, folder: str) -> tuple[set[bytes], list[str]]:
 
 
 def check(one: Made, disk: MemoryDisk, puts: set[int], where: str) -> None:
-    """Whatever a batch lacks it names; it has all that was not hit. So has the baseline."""
+    """Check that a batch has each undamaged item and names each lost one, and the baseline too."""
     found, said = read(disk, one.folder)
     lost = {item for item, body in one.live.items() if body not in found}
     assert lost <= puts, f"{where}: {lost - puts} can be read"

@@ -73,7 +73,7 @@ def read(spark: SparkSession, *paths: Path | str, **options: Any) -> DataFrame:
 
 
 def happened(frame: DataFrame) -> Counter[tuple[str, int]]:
-    """What happened to which item, how often."""
+    """Return how often each event happened to each item."""
     return Counter((row.op, row.marker) for row in frame.select("op", "marker").collect()
                    if row.op != "tokens")  # fmt: skip
 

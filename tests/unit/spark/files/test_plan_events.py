@@ -35,7 +35,7 @@ ITEMS = select("items", [("marker", "long"), ("state", "string"), ("attempts", "
 
 
 def archive(disk: MemoryDisk, *segments: SegmentBuilder) -> None:
-    """As `archive_to` has them."""
+    """Put the segments into the archive, with the names that `archive_to` gives them."""
     disk.make_folder(ARCHIVE)
     for each in segments:
         path = f"{ARCHIVE}/jobs.1.{segment_name(each.number)}"

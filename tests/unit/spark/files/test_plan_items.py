@@ -1,4 +1,4 @@
-"""What is there by the log alone, over a folder that the queue itself wrote."""
+"""The items of a queue by its log alone, from a folder that the queue itself wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.spark.jobs.stories import Story, spill
 
 
 def states(story: Story, folder: Path) -> dict[int, str]:
-    """Of every item that a path over this queue's folder shows."""
+    """Return the state of every item that a read of this queue's folder shows."""
     saved = story.save(folder)
     history = plan_items([str(saved)], Disk())
     assert history.problems == []

@@ -30,7 +30,7 @@ def audit_holds(spark: SparkSession, *data_dirs: Path) -> list[JournalFindings]:
 
 
 def breach(found: Sequence[JournalFindings]) -> str:
-    """What is said of the breaches; that there are some is asserted."""
+    """Return the lines about breaches; assert that there are some."""
     told = outcome(found, None)
     assert told.code == BREACH, told.text
     return "\n".join(line for line in told.text.splitlines() if "BREACH" in line)

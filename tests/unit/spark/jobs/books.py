@@ -54,7 +54,7 @@ Change = Callable[[ReaderItems], None]
 
 
 class Book:
-    """One journal: of a queue, and of a child of it where one is `named`."""
+    """The journal of one queue, and of one child of it if `child` names one."""
 
     def __init__(self, queue: str, child: str = "", server: str = "s1") -> None:
         self.queue, self.child, self.server = queue, child, server
@@ -73,7 +73,7 @@ class Book:
             self.line = Pen(self, CHILD)
 
     def tick(self, ms: int | None = None) -> int:
-        """Time goes on; the time then."""
+        """Let time pass; return the new time."""
         self.now_ms += self.step_ms if ms is None else ms
         return self.now_ms
 
@@ -90,7 +90,7 @@ class Book:
         return self.next - 1
 
     def say(self, draft: Draft) -> int:
-        """One record; its lsn."""
+        """Append one record; return its lsn."""
         self.drafts.append(draft)
         return len(self.drafts)
 
@@ -103,7 +103,7 @@ class Book:
         self.say(named(CHILD, b"", 0, STOPS, self.tick()))
 
     def at_last(self, change: Change) -> None:
-        """What the snapshot at the end says of the line, changed: else no snapshot is written."""
+        """Write a snapshot at the end, with this change of the line; without one there is none."""
         self.changes.append(change)
 
     def save(self, data: Path, sizes: Sizes = ROOM, *, is_killed: bool = False) -> Path:
@@ -137,7 +137,7 @@ class Book:
         return spill(disk, data / folder_name(name, LIFE), folder)
 
     def _snapshot(self, store: LogStore, disk: MemoryDisk, folder: str) -> None:
-        """What the records add up to, with the changes."""
+        """Write a snapshot of the state after all records, with the changes."""
         live_set = LiveSet()
         for _ in live_set.follow(JournalView(disk, folder, live=True)):
             pass
@@ -156,7 +156,7 @@ class Book:
 
 
 class _Seen:
-    """What a segment opens with: numbers, and how many items there are; `Book.lie` more."""
+    """The opening of a segment: the next numbers and the count of items, `Book.lie` too high."""
 
     def __init__(self, book: Book) -> None:
         self._book, self._next, self._live = book, 1, set[int]()
@@ -204,7 +204,7 @@ class Pen:
         return item
 
     def put_own(self, key: bytes = b"", header: ItemHeader | None = None) -> int:
-        """One for this line alone."""
+        """Put an item for this line alone."""
         return self.put(key, header, reader=self.reader)
 
     def hand(self, item: int) -> int:
@@ -212,7 +212,7 @@ class Pen:
         return self.put(header=ItemHeader(origin=self.name(item)))
 
     def name(self, item: int, generation: int = LIFE) -> Origin:
-        """How other queues name it."""
+        """Return the origin under which other queues know this item."""
         book = self.book
         queue = f"{book.queue}+{book.child}" if self.reader else book.queue
         return Origin(book.server.encode(), queue.encode(), item, generation, len(BODY))
@@ -220,7 +220,7 @@ class Pen:
     # -- deliveries ---------------------------------------------------------------------------
 
     def open(self) -> int:
-        """Somebody has the next item; when that was."""
+        """Lease the next item; return the time."""
         return self.book.tick()
 
     def lease(self, item: int, token: int) -> int:
@@ -279,14 +279,14 @@ class Pen:
         self._end(Kind.CANCELLED, item)
 
     def move(self, item: int, target: Origin = ELSEWHERE, began_ms: int = 0) -> None:
-        """It is another one now; `began_ms`: who had it handed it off."""
+        """Move the item to `target`; with `began_ms` the holder of that delivery handed it off."""
         delivery = self._ended.get(item, 0) + 1 if began_ms else 0
         now, name = self.book.tick(), target.as_target
         draft = moved(item, 1, name, now, True, delivery, began_ms)
         self.book.say(draft._replace(reader=self.reader, put_lsn=0))
 
     def flush(self, *items: int) -> None:
-        """These are gone with all that waits; the others are lent, it says."""
+        """Flush: these items end; the record says that all others were leased."""
         spared = sorted({*range(1, self.book.next)} - {*items})
         body = struct.pack(f"<{len(spared)}Q", *spared)
         self._say(Kind.FLUSHED, self.book.next - 1, 0, 0, b"", body)

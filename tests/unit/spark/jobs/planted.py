@@ -29,7 +29,7 @@ BOTH: Final = (OWN, CHILD)
 
 @dataclass(frozen=True)
 class Case:
-    """One variant. `also`: other rules that a journal with it breaks once (mostly a sum)."""
+    """One variant of a breach. `also` are other rules that it breaks once (mostly a sum)."""
 
     rule: str
     variant: str
@@ -46,7 +46,7 @@ class Case:
 
 @dataclass(slots=True)
 class Planted:
-    """One journal: what the audit has to name, by variant, and other rules that are broken."""
+    """One journal, the items that the audit has to name, by variant, and other broken rules."""
 
     book: Book
     named: dict[str, int | str]

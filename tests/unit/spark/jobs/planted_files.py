@@ -1,7 +1,7 @@
-"""What is missing from the files of a journal, planted: for each variant one, and one that holds.
+"""Planted losses in the files of a journal: for each variant one journal, and one that holds.
 
-Here each story has a journal of its own, and says which rules are broken together: where a file is
-damaged its records are missing as well.
+Each story here has a journal of its own, and names the rules that it breaks together: in a damaged
+file records are missing as well.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def segment_of(folder: Path, lsn: int) -> Path:
 
 
 def flip(folder: Path, *lsns: int) -> None:
-    """One byte of each of these records is another."""
+    """Change one byte of each of these records."""
     records = [r for r in read_journal(Disk(), str(folder)).records() if r.lsn in lsns]
     assert len(records) == len(lsns)
     for record in records:
@@ -90,7 +90,7 @@ def at_the_front(data: Path, queue: str) -> None:
 
 
 def behind_a_snapshot(data: Path, queue: str) -> None:
-    """What the newest snapshot includes is not there to its end."""
+    """Remove the last segment, so that records which the newest snapshot includes are missing."""
     book = coming_back(queue)
     book.at_last(lambda line: None)
     folder = book.save(data, TINY)
@@ -138,7 +138,7 @@ def beside_a_stranger(data: Path, queue: str) -> None:
 
 
 def left_out(count: int, *around: Callable[[Pen], object]) -> Make:
-    """So many numbers went to nothing; these happen before."""
+    """Leave out `count` numbers; the acts `around` happen before."""
 
     def make(data: Path, queue: str) -> None:
         book = Book(queue, "audit")
@@ -168,7 +168,7 @@ def released(pen: Pen) -> None:
 
 
 def jumped(is_said: bool) -> Make:
-    """A number was lost with a kill; the next segment goes on after it."""
+    """Lose a number at each kill; the next segment goes on after it, and says so if `is_said`."""
 
     def make(data: Path, queue: str) -> None:
         book = Book(queue)

@@ -1,4 +1,4 @@
-"""What cannot be with a single item, planted: see `planted`. (`balance.Wrong` has these rules.)"""
+"""Planted breaches of the rules of one item: see `planted`. (`balance.Wrong` has the rules.)"""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LIVES: Final[dict[str, Act]] = {
 
 
 def then(*acts: Act) -> Story:
-    """One item, and what becomes of it."""
+    """Put one item, and do these acts with it."""
 
     def story(pen: Pen) -> int:
         item = pen.put()
@@ -237,7 +237,7 @@ def unexplained_presence() -> Iterator[Case]:
 
 
 def under_way(pen: Pen) -> None:
-    """It is on its way to another queue, so a confirm of all up to it leaves it."""
+    """The item is on its way to another queue, so that a confirm of all up to it leaves it."""
     item, other = pen.put(), pen.put()
     pen.upto(other, item)
     third = pen.put()
@@ -255,7 +255,7 @@ def never() -> Iterator[Case]:
 
 
 def own(act: Act) -> Legal:
-    """It happens to what was put for this line alone."""
+    """Do the act with an item that was put for this line alone."""
     return lambda pen: act(pen, pen.put_own())
 
 

@@ -1,4 +1,4 @@
-"""What is out of order, or lent to two at once, planted: see `planted`; `order` has these rules."""
+"""Planted breaches of the order, and double leases: see `planted`; `order` has the rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENDINGS: Final[dict[str, End]] = {**BY_CONNECTION, "confirmed by token": by_toke
 
 
 def late(item: int) -> str:
-    """What the audit says."""
+    """Return the words of the audit."""
     return f"item {item} was first opened"
 
 
@@ -95,7 +95,7 @@ def overtaken_by_a_crash(pen: Pen) -> None:
 
 
 def overtaken_over_a_crash(pen: Pen) -> None:
-    """As before, but the younger was leased by token: its delivery goes on after the crash."""
+    """The younger item was leased by token, so its delivery goes on after the crash."""
     older, younger = pen.put(), pen.put()
     pen.open()
     since_ms = pen.lease(younger, 500_000 + younger)
@@ -113,8 +113,8 @@ def clock_set_back(pen: Pen) -> None:
 
 
 def close(dense: bool) -> Story:
-    """So near to each other that a small step of the clock may explain it, unless that would show
-    in what else happened then."""
+    """Two deliveries begin so near to each other that a small step of the clock may explain their
+    order; if `dense`, other records of that time would show such a step."""
 
     def story(pen: Pen) -> str:
         older, younger = pen.put(), pen.put()
@@ -130,7 +130,7 @@ def close(dense: bool) -> Story:
 
 
 def in_another_block(pen: Pen) -> str:
-    """In another block of items; the child's own, so that no number is missed."""
+    """The two items are in two blocks; they are the child's own, so that no number is missing."""
     block = 1 << BLOCK_BITS
     at = (pen.book.next // block + 1) * block
     older, younger = (pen.put(item=at + n, reader=pen.reader) for n in (-1, 1))
@@ -202,7 +202,7 @@ def puts_swapped() -> Iterator[Case]:
 
 
 def at_once(first: End, second: End) -> Story:
-    """One delivery begins while another of the same item goes on; ended so."""
+    """One delivery begins while another of the same item goes on; these acts end the two."""
 
     def story(pen: Pen) -> str:
         item, began_ms = pen.put(), pen.open()

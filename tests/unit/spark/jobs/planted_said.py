@@ -1,6 +1,6 @@
-"""What is said of items that cannot be, planted: see `planted`. (`once` has these rules.)
+"""Planted records that contradict each other about items: see `planted`. (`once` has the rules.)
 
-In the journal of a child the stories are of what is put for the child alone.
+In the journal of a child the stories use items that are put for the child alone.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def version() -> Iterator[Case]:
 
 
 def stamped(*stamps: ItemHeader, step_ms: int = 0, words: str = "later, as item {}") -> Story:
-    """Puts with these, their scopes and ids a story's own; the last is named."""
+    """Put items with these headers, with scopes and ids of the story; the audit names the last."""
 
     def story(pen: Pen) -> str:
         number, item = b"%d" % pen.book.next, 0
@@ -158,7 +158,7 @@ def ids() -> Iterator[Case]:
 
 
 def put_at(*times: tuple[bytes, int], over_a_restart: bool = False) -> Story:
-    """Items of these schedules (a story's own) for these times; the last is named."""
+    """Put items of these schedules (of the story) for these times; the audit names the last."""
 
     def story(pen: Pen) -> str:
         number, item = b"%d" % pen.book.next, 0
@@ -188,7 +188,7 @@ def times() -> Iterator[Case]:
 
 
 def token(number: int) -> int:
-    """One that no other story has."""
+    """Return a token that no other story has."""
     return 1000 + 10 * number
 
 
@@ -257,7 +257,7 @@ def origin(pen: Pen, name: str = "gone", generation: int = LIFE, server: bytes =
 
 
 def made(*of: Callable[[Pen], Origin], own: bool = False) -> Story:
-    """Items made of these; the last is named."""
+    """Put items with these origins; the audit names the last."""
 
     def story(pen: Pen) -> str:
         item = 0
@@ -302,7 +302,7 @@ def source_of(pen: Pen) -> Pen:
 
 
 def handed(pen: Pen, *acts: Act, life: int = LIFE) -> str:
-    """An item of the other queue is made one of this; what becomes of the first."""
+    """Make an item of the other queue one of this queue, and do these acts with the original."""
     source = source_of(pen)
     item = source.put()
     pen.book.now_ms = source.book.now_ms
@@ -314,7 +314,7 @@ def handed(pen: Pen, *acts: Act, life: int = LIFE) -> str:
 
 
 def moved_there(pen: Pen) -> None:
-    """As it should be."""
+    """Move an item to this queue as a daemon does."""
     source = source_of(pen)
     item = source.put()
     copy = pen.put(b"", ItemHeader(origin=source.name(item)))
@@ -383,7 +383,7 @@ def first_there(pen: Pen) -> Origin:
 
 
 def arrived(own: bool) -> Legal:
-    """There it is: for all, or for the child alone."""
+    """Move an item that arrives in its target, for all readers or for the child alone."""
 
     def story(pen: Pen) -> None:
         item, other = pen.put(), pen.book.beside("target", "audit")

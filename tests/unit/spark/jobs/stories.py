@@ -37,7 +37,7 @@ TINY = Sizes(2048, 4096, 1 << 20)
 
 
 class Story:
-    """One queue, from its first item to where the test stops looking."""
+    """The life of one queue, from its first item to the end of the test."""
 
     def __init__(self, sizes: Sizes = ROOM, **policy: Any) -> None:
         self.life = DiskHarness(Policy(**policy), sizes)
@@ -92,7 +92,7 @@ class Story:
             self.confirm(lease)
 
     def grow_old(self, rounds: int = 8) -> None:
-        """The first item stays with somebody while others come and go: segments are reclaimed."""
+        """Keep the first item leased while others come and go: segments are compacted."""
         self.put(b"stays")
         self.open("keeper")
         for _ in range(rounds):
@@ -106,7 +106,7 @@ class Story:
         self.life.commit()
 
     def pass_time(self, ms: int) -> None:
-        """Nothing but time."""
+        """Let time pass without other events."""
         self.life.pass_time(ms)
         self.life.commit()
 
@@ -141,7 +141,7 @@ class Story:
         self.kill()
 
     def save(self, folder: Path) -> Path:
-        """What a `kill -9` at this moment leaves, in a real folder."""
+        """Write the files that a `kill -9` at this moment leaves into a real folder; return it."""
         return spill(self.life.disk.kill_clone(), folder)
 
     def _taken(self, lease: Lease | None) -> Lease:

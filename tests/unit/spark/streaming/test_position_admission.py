@@ -1,4 +1,4 @@
-"""How much goes into one batch."""
+"""Admission: the part of the available items that goes into one batch."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def refused(run: Run, *daemons: DaemonProcess) -> str:
 
 
 def notes(daemon: DaemonProcess, scope: str) -> int:
-    """How many notes of a writer a server keeps."""
+    """Return how many notes of a writer a server keeps."""
     with Raw(("127.0.0.1", daemon.port)) as raw:
         key = b"%b/peek/after=0/n=100" % NOTES_QUEUE.encode()
         raw.send(b"gets %b/full\r\n" % key)

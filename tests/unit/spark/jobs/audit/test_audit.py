@@ -51,7 +51,7 @@ BUILDS: dict[str, Build] = {}
 
 
 def journal(build: Build) -> Build:
-    """It makes a data directory in a folder of its own; tests ask for it by its name."""
+    """Register a function that makes a data directory; tests ask for it by the function's name."""
     BUILDS[build.__name__] = build
     return build
 
@@ -60,7 +60,7 @@ def journal(build: Build) -> Build:
 def found(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, JournalFindings]:
-    """What the audit finds in each, by name; lives by chance by their seed."""
+    """Return the findings of the audit in each data directory, by name; random ones by seed."""
     folder = tmp_path_factory.mktemp("audits")
     made = {name: build(folder / name) for name, build in BUILDS.items()}
     made |= {str(s): random_story(s).save(folder / "chance" / str(s)) for s in SEEDS}

@@ -64,14 +64,14 @@ expire_to = "late"
 
 @dataclass
 class Crash:
-    """What clients were told, what the audit finds, by queue, and the puts, by queue."""
+    """The answers that clients had, and by queue the findings of the audit and the puts."""
 
     told: Any
     found: dict[str, JournalFindings] = field(default_factory=dict)
     puts: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def holds(self) -> bool:
-        """Is nothing wrong with it? What is shows in the test's output."""
+        """True if all rules hold; the test's output shows the verdict."""
         verdict = outcome(list(self.found.values()), None)
         print(verdict.text)
         return verdict.code == HOLDS
@@ -86,7 +86,7 @@ RUNS: dict[str, Run] = {}
 
 
 def crash(run: Run) -> Run:
-    """It kills daemons on data directories in a folder of its own; tests ask for it by its name."""
+    """Register a function that kills daemons; tests ask for its data by the function's name."""
     RUNS[run.__name__] = run
     return run
 
@@ -126,7 +126,7 @@ def _left_or_run(name: str, folder: Path) -> tuple[Path, Any]:
 
 
 class Anybody(test_kill_moves.Somebody):
-    """Keys, delays, leases by token and moves; the answers do not matter here."""
+    """A client with keys, delays, leases by token and moves; its answers do not matter here."""
 
     def _one(self, client: Client) -> None:
         choice, key = self.random.random(), self.random.choice("ABCD")

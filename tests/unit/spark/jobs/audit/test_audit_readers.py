@@ -40,7 +40,7 @@ BUILDS: dict[str, Build] = {}
 
 
 def journal(build: Build) -> Build:
-    """It makes a data directory in a folder of its own; tests ask for it by its name."""
+    """Register a function that makes a data directory; tests ask for it by the function's name."""
     BUILDS[build.__name__] = build
     return build
 
@@ -49,7 +49,7 @@ def journal(build: Build) -> Build:
 def found(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, JournalFindings]]:
-    """What the audit finds in each, by name and queue."""
+    """Return the findings of the audit in each data directory, by name and queue."""
     folder = tmp_path_factory.mktemp("audits")
     made = {name: build(folder / name) for name, build in BUILDS.items()}
     names = {data: name for name, data in made.items()}
@@ -109,7 +109,7 @@ def fanned(**policy: Any) -> Fanned:
 
 @journal
 def two_children(folder: Path) -> Path:
-    """Of ten items one child sees eight; one all, and confirms four of them at once."""
+    """One child sees eight of ten items; the other sees all and confirms four of them at once."""
     story = fanned()
     story.confirm_up_to(b"cursor", 4)
     return story.save(folder / "data")
@@ -161,7 +161,7 @@ def given_again(folder: Path) -> Path:
 
 @journal
 def snapshots(folder: Path) -> Path:
-    """A start reads children from a snapshot; the records that named them are there still."""
+    """A start reads children from a snapshot; the records that named them are still there."""
     story = fanned()
     story.take_of(b"cursor", 1)
     story.life.background.snapshot(story.life.log, story.life.unix_ms)
@@ -183,7 +183,7 @@ def passed_on(folder: Path) -> Path:
 
 @journal
 def passed_on_to_observers(folder: Path) -> Path:
-    """There are no children: an item is done at its put, and retained."""
+    """The queue has no children: an item is done at its put, and retained."""
     story = Fanned(retain_ms=None, max_items=2, discard_old_when_full=True)
     story.put(b"own", b"own, too")
     story.life.jobs.fanout.set_passing(True, story.life.now_ms)
@@ -361,7 +361,7 @@ def stamps(folder: Path) -> Path:
 
 @journal
 def handed_on(folder: Path) -> Path:
-    """An item is handed on within its own queue; the record that says so again was lost."""
+    """An item is handed on within its own queue; the second record of that was lost."""
 
     def edit(drafts: list[Draft]) -> None:
         origin = Origin(b"handed_on", b"jobs", 5, 1_700_000_000, 1)
@@ -427,7 +427,7 @@ def test_a_first_version_that_is_none_and_an_epoch_that_went_back_are_named(
 
 @journal
 def handed_on_and_confirmed(folder: Path) -> Path:
-    """Of an item in one queue one is made in another, and it is confirmed all the same."""
+    """An item of one queue is made one of another queue, and is confirmed all the same."""
     source = journal_of(two_children(folder / "before"))
 
     def hand(drafts: list[Draft]) -> None:

@@ -27,7 +27,7 @@ def stage(commits: JobCommits, **files: str) -> None:
 
 
 def seen(out: Path) -> dict[str, str]:
-    """What a reader of the folder finds."""
+    """Return the files that a reader of the folder finds."""
     return {path.stem: path.read_text() for path in out.glob("date=*/*.parquet")}
 
 

@@ -52,7 +52,7 @@ def place() -> Iterator[dict[str, str]]:
 def ran(
     words: tuple[str, ...], environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """What came of a process."""
+    """Run a process to its end; return its result."""
     return subprocess.run(
         words, env=environment, capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
     )

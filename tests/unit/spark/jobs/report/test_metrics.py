@@ -153,7 +153,7 @@ def figures_of(
 
 @pytest.fixture(scope="module")
 def figures(spark: SparkSession) -> ReportFigures:
-    """Of all the stories."""
+    """Return the figures of all the stories."""
     events = [replace(each, queue=queue) for queue, told in STORIES.items() for each in told[0]]
     held = [replace(each, queue=queue) for queue, told in STORIES.items() for each in told[1]]
     first = {each.queue: lsn for lsn, each in reversed(list(enumerate(events, 1)))}

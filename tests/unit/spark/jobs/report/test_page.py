@@ -17,7 +17,7 @@ VOID = {"meta", "br", "img", "input", "link"}
 
 
 class Outline(HTMLParser):
-    """What a browser finds: elements with their attributes, and the text."""
+    """A page as a browser finds it: elements with their attributes, and the text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

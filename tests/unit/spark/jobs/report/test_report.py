@@ -48,7 +48,7 @@ def work_through(daemon: DaemonProcess) -> None:
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Of a daemon that is still running."""
+    """The data directory of a daemon that is still running."""
     folder = tmp_path_factory.mktemp("report") / "data"
     with DaemonProcess(folder, config="[queue_defaults]\nmax_attempts = 2\n") as daemon:
         work_through(daemon)
@@ -193,7 +193,7 @@ def test_a_child_is_a_queue_of_the_report(spark: SparkSession, tmp_path: Path) -
 
 
 def one_dead(folder: Path) -> Path:
-    """Of three items a child has one confirmed, one dead and one there; a cursor passes two."""
+    """Of three items a child has confirmed one, one is dead and one ready; a cursor passes two."""
     story = Fanned(max_attempts=2)
     story.child(b"weak")
     story.child(b"all")
