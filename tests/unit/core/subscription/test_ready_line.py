@@ -309,6 +309,36 @@ def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() 
     assert q.reader.counters.expired == 6
 
 
+def test_an_item_in_order_that_is_left_to_the_log_has_no_entry_of_its_expiry() -> None:
+    """The log is read in order and shows the expiry: an entry would only take memory until then."""
+    q = life(max_memory_bytes=1 << 20)
+    for _ in range(3):
+        q.put(b"in order", WALL_MS + 10_000)
+
+    gone = q.reader.ready.evict(0)
+    q.reader.ready_line._leave(gone)
+
+    assert [item.id for item in gone] == [3, 2]
+    assert list(q.reader.watch.watched) == [1]
+    assert q.reader.ends.entry_count == 0
+
+
+def test_an_item_in_order_that_comes_back_beyond_the_frontier_has_no_entry_either() -> None:
+    q = life(max_memory_bytes=1 << 20)
+    for _ in range(3):
+        q.put(b"in order", WALL_MS + 10_000)
+    leases = [q.open() for _ in range(3)]
+    for number, lease in enumerate(leases, 1):
+        assert lease is not None
+        if number == 3:
+            q.reader.ready_line._leave(q.reader.ready.evict(0))
+            assert q.reader.ready.frontier == 2
+        q.reader.nack(lease, 0, ABORTED)
+
+    assert list(q.reader.watch.watched) == [1]
+    assert q.reader.ends.entry_count == 0
+
+
 def test_reading_back_stops_when_there_is_enough() -> None:
     q = life()
     for _ in range(600):
