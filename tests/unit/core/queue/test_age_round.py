@@ -133,3 +133,17 @@ def test_without_the_setting_a_round_under_way_is_given_up_and_a_later_one_looks
     q.queue.set_policy(Policy(max_queue_age_ms=AGE_MS), q.now_ms)
     worst_tick(q, AGE_MS)
     assert not there
+
+
+@pytest.mark.parametrize("trouble", ["", "failed", "no room"])
+def test_a_child_whose_log_is_in_trouble_does_not_grow_too_old(trouble: str) -> None:
+    """Its removal is a record, which is not written now."""
+    q = made(1)
+    queue, log = q.queue, q.queue.log
+    if trouble == "failed":
+        log.failure = OSError("disk on fire")
+    log.no_room = trouble if trouble == "no room" else ""
+
+    q.pass_time(3 * AGE_MS)
+
+    assert bool(queue.children) is bool(trouble)

@@ -6,6 +6,7 @@ from journal.format.kinds import Kind
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.record_reserve import FEW_CHILDREN
+from kestrelpy.core.timers import NEVER_MS
 from tests.support.core_harness import NAME, CoreHarness
 from tests.unit.core.fanout.test_many_children import MANY, child, made, ticks
 
@@ -27,6 +28,27 @@ def test_many_removed_children_are_counted_once() -> None:
     assert counts(q)[counted:] == [2]
     ticks(q, MANY)
     assert len(q.records) == before + 101
+
+
+def test_a_log_that_fails_before_its_count_is_due_gets_no_record_for_it() -> None:
+    q = made(MANY)
+    q.broker.remove_child(child(q).child, q.now_ms)
+    q.queue.log.failure = OSError("disk on fire")
+    before = len(q.records)
+
+    ticks(q, MANY)
+
+    assert len(q.records) == before
+    assert q.queue.recount.due_ms == NEVER_MS
+
+
+def test_in_a_log_that_failed_no_count_is_planned() -> None:
+    q = made(MANY)
+    q.queue.log.failure = OSError("disk on fire")
+
+    q.broker.remove_child(child(q).child, q.now_ms)
+
+    assert q.queue.recount.due_ms == NEVER_MS
 
 
 def test_with_few_children_each_removal_is_counted_with_its_record() -> None:
