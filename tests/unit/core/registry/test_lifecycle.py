@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -40,6 +41,22 @@ def test_a_child_of_the_configuration_reads_the_items_of_the_new_queue_after_the
     stage.restart()
     stage.say("eve", b"set jobs 0 0 1", b"4")
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n4\r\nEND\r\n"
+
+
+def test_a_reload_makes_no_child_of_a_queue_whose_log_failed_and_goes_on_with_the_next() -> None:
+    stage = ServerHarness()
+    stage.store(b"1")
+    stage.say("eve", b"set mail 0 0 1", b"1")
+    log = stage.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    log.journal.fail("writing", "jobs", OSError(errno.EIO, "Input/output error"))
+    log.advance()
+
+    stage.set_queue("jobs+audit")
+    stage.set_queue("mail+audit")
+
+    assert b"jobs+audit" not in stage.broker.queues
+    assert b"mail+audit" in stage.broker.queues
 
 
 def test_a_deleted_queue_counts_nothing_of_its_items_any_more() -> None:
