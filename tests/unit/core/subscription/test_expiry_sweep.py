@@ -369,6 +369,23 @@ def test_a_flush_expired_of_nothing_takes_one_pass() -> None:
     assert counted(q.operations.sweep([q.queue], q.now_ms)) == (0, 0)
 
 
+@pytest.mark.parametrize("trouble", ["failed", "unread"])
+def test_a_sweep_waits_no_longer_for_keys_that_cannot_be_read_now(trouble: str) -> None:
+    q = make_queue()
+    q.put(b"blocked")
+    q.reader.sought_keys[1] = None
+    sweep = q.operations.sweep([q.queue], q.now_ms)
+    next(sweep)
+    next(sweep)
+
+    if trouble == "failed":
+        q.queue.log.failure = OSError("disk on fire")
+    else:
+        q.reader.unread = "too many open files"
+
+    assert next(sweep, None) is None, "it has ended"
+
+
 # -- what is known of them goes with them ---------------------------------------------------
 
 ENDS: dict[str, Callable[[CoreHarness, int], object]] = {
