@@ -151,7 +151,7 @@ def lived(closed: bool) -> tuple[MemoryDisk, int]:
 
 
 def found(stage: ServerHarness) -> list[str]:
-    """Whatever is named so far."""
+    """Return all damages and notes that have been named so far."""
     named = [*stage.found.notes, *(d.sentence() for d in stage.found.damages)]
     for queue, log in logs(stage):
         damages = [*log.store.read_ahead.damages]

@@ -22,7 +22,7 @@ OWN = {k: v for k, v in os.environ.items() if not k.startswith(("KESTRELPY_", "P
 
 
 def a_real_one(words: list[str], **options: Any) -> subprocess.Popen[Any]:
-    """The same, as a user starts it."""
+    """Start a daemon as a user does, not by the fork server."""
     environment = options.pop("env", OWN) | {"PYTHONPATH": str(fork_server.ROOT)}
     return subprocess.Popen(
         [sys.executable, "-m", "kestrelpy", *words], env=environment, **options

@@ -1,4 +1,4 @@
-"""What users install: the wheel in a fresh environment, the unit files, the container's files."""
+"""Packaging: the wheel in a fresh environment, the unit files, the container's files."""
 
 from __future__ import annotations
 

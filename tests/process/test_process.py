@@ -1,4 +1,4 @@
-"""What the process asks of its interpreter."""
+"""The process's own settings of its interpreter."""
 
 from __future__ import annotations
 

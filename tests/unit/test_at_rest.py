@@ -76,7 +76,7 @@ def test_a_folder_without_a_queue_and_a_file_that_is_nobody_s_are_named(
 
 
 def poked(value: Any) -> Any:
-    """The same as if something were under way; None: it does not count or hold anything."""
+    """Return the value changed as if work were under way; None if it cannot hold anything."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def hook() -> ModuleType:
-    """What makes the wheel."""
+    """The build hook that makes the wheel."""
     pytest.importorskip("hatchling")
     return build_hook()
 

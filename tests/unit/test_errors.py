@@ -1,4 +1,4 @@
-"""What a client is told when the answer is no."""
+"""Refusals: their words for each class of error, and their limits."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ COMMANDS = re.findall(r"^```sh\n(.*?)\n```$", TEXT, re.M | re.S)
 
 
 class Reader:
-    """Somebody who types what the page says, in a folder."""
+    """A reader of the page, who types its commands in a folder."""
 
     def __init__(self, daemon: DaemonProcess, folder: Path) -> None:
         self.daemon, self.folder = daemon, folder

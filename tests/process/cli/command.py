@@ -60,7 +60,7 @@ class Ended:
         return f"exit code {self.code}, stdout {self.out!r}, stderr {self.err!r}"
 
     def is_sentence(self, code: int) -> bool:
-        """One line on stderr, by name, no traceback, and that exit code."""
+        """True if stderr is one line with the program's name, and the exit code is `code`."""
         lines = self.err.splitlines()
         return self.code == code and len(lines) == 1 and lines[0].startswith("kestrelpy: ")
 

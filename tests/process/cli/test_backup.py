@@ -82,7 +82,7 @@ def test_items_of_an_earlier_generation_are_named_as_left_out(
 def test_a_source_that_cannot_be_listed_again_leaves_a_finished_backup(
     kestrelpy: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that may fail follows the list of contents."""
+    """The list of contents is written last: no step after it can fail."""
     stopped(tmp_path / "data", b"one")
     listings = 0
 

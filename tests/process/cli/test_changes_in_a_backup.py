@@ -115,7 +115,7 @@ CHANGES: Final[dict[str, tuple[Callable[[ServerHarness], None], list[list[bytes]
 
 
 def verbs() -> int:
-    """How many a backup has that nothing disturbs."""
+    """Return the number of verbs of an undisturbed backup."""
     disk = BusyDisk()
     busy(disk)
     disk.watch(0, lambda path: None)
@@ -127,7 +127,7 @@ VERBS: Final = verbs()
 
 
 def look(name: str, nth: int) -> None:
-    """It happens at the nth verb of a backup, which succeeds."""
+    """Check a backup with this change at its nth verb: it succeeds."""
     happens, may_have = CHANGES[name]
     disk = BusyDisk()
     stage = busy(disk)

@@ -45,7 +45,7 @@ EXAMPLES = examples(PAGE)
 
 
 def pattern(output: str) -> re.Pattern[str]:
-    """What the output must look like."""
+    """Return the pattern that the output must match."""
     lines = []
     for line in output.splitlines():
         if line == "...":

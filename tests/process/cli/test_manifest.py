@@ -188,7 +188,7 @@ def test_a_journal_of_another_queue_is_refused() -> None:
 
 
 def real_backup(folder: Path) -> str:
-    """The same on the real disk; return its place."""
+    """Make a backup on the real disk; return its folder."""
     disk = Disk()
     journal_of(disk, str(folder / "old" / "jobs.7"), *(b"item %d" % n * 50 for n in range(9)))
     back_up(disk, str(folder / "old"), str(folder / "backup"), lambda done, total: None)

@@ -135,7 +135,7 @@ WAYS: Final[dict[str, Callable[[ServerHarness], None]]] = {
 
 
 def found_in(disk: MemoryDisk, backup: str = "/backup") -> Counter[bytes]:
-    """How often each item is in the restored queues, ready or dead."""
+    """Return how often each item is in the restored queues, ready or dead."""
     disk.remove_folder("data")
     put_back(disk, backup, "data", False, TIME_MS, lambda doing: lambda done, total: None)
     stage, found = ServerHarness(disk, sizes=TINY), Counter[bytes]()
@@ -152,7 +152,7 @@ def expected() -> set[bytes]:
 
 
 def look(way: str, nth: int) -> None:
-    """It happens at the nth verb of a backup, which has each item."""
+    """Check a backup with this move at its nth verb: it has each item."""
     disk = BusyDisk()
     stage = town(disk)
     disk.watch(nth, lambda path: WAYS[way](stage))

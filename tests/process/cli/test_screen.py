@@ -1,4 +1,4 @@
-"""What is on a terminal: colours, a print that repeats, and `top`."""
+"""Output on a terminal: colours, `--watch`, and `top`."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ def test_codes_outside_bury_give_the_item_back(kestrelpy: Command, daemon: Daemo
 def test_a_process_that_stays_does_not_delay_the_worker(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
-    """It holds the standard error that `work` reads."""
+    """The process keeps the standard error open that `work` reads."""
     daemon.client().set("left", b"x")
     script = "sleep 60 >/dev/null & echo $! > pid; exit 65"
 

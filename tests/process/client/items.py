@@ -32,6 +32,6 @@ def left(daemon: DaemonProcess, queue: str) -> list[bytes]:
 
 
 def attempts(daemon: DaemonProcess, queue: str) -> int:
-    """Those of the item that is lent."""
+    """Return the attempts of the leased item."""
     facts = daemon.client().stats(f"{queue}/open")
     return next(n for key, n in facts.items() if key.endswith(b"_attempts"))

@@ -22,7 +22,7 @@ LEASE = "1s"
 
 
 class Failed(Exception):
-    """What a body of a loop, or a handler, raises."""
+    """The error that the body of a loop, or a handler, raises."""
 
 
 def fail(_: object) -> None:
@@ -123,7 +123,7 @@ def break_off(worker: Worker) -> None:
 
 
 def confirm_with_a_call(worker: Worker) -> None:
-    """What was registered with `when_stop` is not called any more, and so not kept."""
+    """Confirm an item with a `when_stop` call: the call is dropped."""
     item = take(worker)
     item.when_stop(lambda: fail(None))
     item.confirm()

@@ -22,7 +22,7 @@ from tests.support.daemon import DaemonProcess
 
 
 def end_lease(daemon: DaemonProcess, queue: str, item: WorkerItem) -> None:
-    """As its deadline does."""
+    """End the lease of an item, as its deadline does."""
     client = daemon.client()
     client.get(f"{queue}/abort/token={item.token}")
     client.close()

@@ -101,7 +101,8 @@ def drivers(
 
 @pytest.fixture(scope="session")
 def results() -> Iterator[page.Results]:
-    """What each case of each library came to; a run writes it into the page if it is told to."""
+    """The result of each case of each library; with KESTRELPY_CLIENTS_PAGE=write a run writes the
+    results into the page."""
     found: page.Results = {}
     yield found
     if os.environ.get("KESTRELPY_CLIENTS_PAGE") == "write":

@@ -25,7 +25,7 @@ class Driver:
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def ask(self, step: str) -> str:
-        """Return the answer to one step; the first one starts the process."""
+        """Return the answer to one step; the first step starts the process."""
         try:
             self.send(step)
             answer = self._answers.get(timeout=ANSWER_SECONDS)

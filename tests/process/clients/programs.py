@@ -1,4 +1,4 @@
-"""How a driver of each language is found, built and started."""
+"""The drivers of each language: found, built and started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOMEMCACHE: Final = GO_PATH / "src/github.com/bradfitz/gomemcache"
 
 @dataclass(frozen=True)
 class Program:
-    """What runs a driver. `version` returns "" if the library is not there."""
+    """The program of a driver. `version` returns "" if the library is not there."""
 
     package: str  # what to install, and from where
     version: Callable[[], str]

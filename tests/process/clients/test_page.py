@@ -26,7 +26,7 @@ NAMES = {library.name: library for library in LIBRARIES}
 
 
 class Runner(NamedTuple):
-    """How a snippet of a language is run."""
+    """The file and the command that run a snippet of a language."""
 
     file: str
     command: Callable[[Path], Sequence[str]]

@@ -1,4 +1,4 @@
-"""What every engine promises: the one in memory, and a real PostgreSQL.
+"""The promises of every engine, tested with the one in memory and with a real PostgreSQL.
 
 Promise claim: eight processes that claim at once; clocks that are a day wrong.
 """
@@ -229,7 +229,7 @@ def test_a_write_that_reaches_further_than_a_later_one_counts_for_the_size(
 
 
 def test_a_commit_that_is_asked_for_again_is_done_once(engine: Engine, number: int) -> None:
-    """As after a lost connection: the same claim, the same operations."""
+    """The same claim asks for the same operations again, as after a lost connection."""
     at = claim_of(engine, number)
     ops = [Create(1, "a", 0), Write(1, 0, b"x")]
     engine.commit(at, ops)

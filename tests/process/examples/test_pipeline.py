@@ -25,7 +25,7 @@ LINES = 1_000
 
 @pytest.fixture(autouse=True)
 def signals() -> Iterator[None]:
-    """The run ends on signals; the process of the tests does as before afterwards."""
+    """Restore the signal handlers of this process after a run, which sets its own."""
     before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for name, handler in before.items():

@@ -46,7 +46,7 @@ SEEN = {
 
 
 def run(recipe: str, *words: str) -> str:
-    """What it prints; its exit code is 0, and it says nothing else."""
+    """Run a recipe; return its output. Its exit code is 0, and its stderr is empty."""
     ended = subprocess.run(
         [sys.executable, "-m", f"kestrelpy.examples.{recipe}", *words],
         capture_output=True, text=True, timeout=SECONDS, check=False, cwd=ROOT,

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that everybody may use: those of pytest are its user's."""
+    """A folder that every user may use: pytest's own folders belong to its user."""
     with tempfile.TemporaryDirectory() as path:
         os.chmod(path, 0o777)
         yield Path(path)

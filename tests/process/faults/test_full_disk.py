@@ -67,7 +67,7 @@ def body(number: int) -> bytes:
 
 
 def store(raw: Raw, queue: bytes, number: int) -> bytes:
-    """Store item `number`; the answer."""
+    """Store item `number`; return the answer."""
     raw.send(b"set %b 0 0 %d\r\n%b\r\n" % (queue, BODY_BYTES, body(number)))
     return raw.line()
 
@@ -230,9 +230,9 @@ def test_all_of_a_burst_is_confirmed_that_was_accepted_while_the_disk_became_ful
 
 
 def fill_until_a_snapshot_fails(raw: Raw, daemon: DaemonProcess, disk: SmallDisk) -> int:
-    """Store items of jobs on a disk that fills; how many, once a snapshot found no room.
+    """Store items of jobs as the disk fills, until a snapshot finds no room; return their number.
 
-    One that was begun earlier may take the room itself. Then the disk is filled again.
+    An earlier snapshot may take the room itself. Then the disk is filled again.
     """
     stored = 0
     for _ in range(10):
@@ -251,7 +251,7 @@ def fill_until_a_snapshot_fails(raw: Raw, daemon: DaemonProcess, disk: SmallDisk
 def test_a_snapshot_that_the_disk_has_no_room_for_loses_nothing_and_is_written_once_it_has(
     daemon: DaemonProcess, disk: SmallDisk
 ) -> None:
-    """It is as large as several segments: each delayed item is an entry."""
+    """The snapshot is as large as several segments: each delayed item is an entry."""
     delayed = 3000
     with connect(daemon) as raw:
         for _ in range(delayed // 500):

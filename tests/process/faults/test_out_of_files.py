@@ -46,7 +46,7 @@ def body(number: int) -> bytes:
 
 
 def descriptors(daemon: DaemonProcess) -> list[str]:
-    """What each of the daemon's descriptors is."""
+    """Return the target of each of the daemon's descriptors."""
     found = []
     for each in Path(f"/proc/{daemon.pid}/fd").iterdir():
         try:
@@ -91,7 +91,7 @@ def worker(daemon: DaemonProcess) -> Iterator[Raw]:
 
 @pytest.fixture
 def crowd(daemon: DaemonProcess, worker: Raw) -> list[socket.socket]:
-    """It takes what there is, and leaves when its sockets are closed."""
+    """Connections that take all descriptors; they leave when their sockets are closed."""
     sockets = [daemon.socket() for _ in range(CROWD)]
     for each in sockets:
         each.sendall(b"version\r\n")
@@ -193,7 +193,7 @@ def test_a_shortage_costs_the_processor_next_to_nothing(
 
 
 def switches(daemon: DaemonProcess) -> int:
-    """How often the loop's thread went to sleep or was made to."""
+    """Return the number of context switches of the loop's thread."""
     text = Path(f"/proc/{daemon.pid}/status").read_text()
     return sum(int(line.split()[1]) for line in text.splitlines() if "ctxt_switches" in line)
 

@@ -46,7 +46,7 @@ def web(daemon: DaemonProcess, path: str, method: str = "GET") -> str:
 
 
 def zero_half_a_segment(daemon: DaemonProcess) -> None:
-    """Of one in the middle."""
+    """Zero half of a segment in the middle of the log."""
     segments = sorted(daemon.data_dir.glob("q.*/*.segment"))
     path = segments[len(segments) // 2 - 1]
     with path.open("r+b") as file:

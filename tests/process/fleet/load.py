@@ -60,7 +60,7 @@ class Overlap(NamedTuple):
 
 
 class Books:
-    """What all clients were told."""
+    """The answers that all clients had."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair

@@ -40,7 +40,7 @@ def connect(daemon: DaemonProcess) -> socket.socket:
 
 
 def raw(daemon: DaemonProcess, data: bytes) -> bytes:
-    """What comes back until the daemon closes the connection."""
+    """Send the data; return all bytes until the daemon closes the connection."""
     with connect(daemon) as sock:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             sock.sendall(data)
@@ -206,7 +206,7 @@ def test_bodies_of_many_connections_together_are_bounded(daemon: DaemonProcess) 
 
 
 def answer(sock: socket.socket) -> bytes:
-    """What has come so far."""
+    """Return the bytes that have come so far."""
     sock.settimeout(0.05)
     try:
         return sock.recv(1 << 16)

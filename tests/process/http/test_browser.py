@@ -126,7 +126,7 @@ def pipe(source: socket.socket, sink: socket.socket) -> None:
 
 
 def browse(folder: Path, name: str, port: int, front: Front) -> dict[str, str]:
-    """Open the page of this name in a browser; what the page saw."""
+    """Open the page of this name in a browser; return the answers that the page had."""
     assert CHROMIUM is not None
     browser = subprocess.Popen(
         [
@@ -180,7 +180,7 @@ def test_a_page_of_another_site_changes_nothing(tmp_path: Path, name: str) -> No
 
 
 def facts(daemon: DaemonProcess) -> dict[bytes, object]:
-    """What changes with an item or a lease."""
+    """Return the figures that change with an item or a lease."""
     stats = daemon.client().stats()
     names = ("items", "total_items", "leased", "transactions", "bytes")
     found = {name: stats[b"queue_jobs_" + name.encode()] for name in names}

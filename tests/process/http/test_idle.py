@@ -29,7 +29,7 @@ ASK = b"GET /v2/ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.fixture
 def files() -> Iterator[int]:
-    """As many open files as the machine allows, up to what is needed; how many these are."""
+    """Raise the limit of open files as far as needed and allowed; return the limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):  # only root may raise the hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, max(FILES, before[1])))
@@ -77,12 +77,12 @@ def test_ten_thousand_idle_connections_cost_little_and_disturb_nobody(
 
 
 def files_of(daemon: DaemonProcess) -> int:
-    """How many files the daemon has open: connections, above all."""
+    """Return how many files the daemon has open, most of them connections."""
     return len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
 
 
 def heard(socks: list[socket.socket]) -> list[bytes]:
-    """What has come to each of them so far."""
+    """Return the bytes that have come to each socket that has some."""
     poll = select.poll()
     for sock in socks:
         poll.register(sock, select.POLLIN)

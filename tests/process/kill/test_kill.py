@@ -46,7 +46,7 @@ class Load:
         return min(len(self.acknowledged), len(self.confirmed)) > least
 
     def run_until_killed(self, seconds: float) -> None:
-        """One round: load from all sides, then `kill -9`."""
+        """Run one round: load from all sides, then `kill -9`."""
         works = [partial(self._produce, n) for n in range(PRODUCERS)]
         works += [partial(self._consume, n) for n in range(CONSUMERS)]
         kill_under(self.daemon, works, seconds)

@@ -29,7 +29,7 @@ CONFIG = "[queue_defaults]\nlease = '2s'\nmax_attempts = 'none'\narchive_to = 'a
 
 
 class Books:
-    """What clients were told, over all lives of the server."""
+    """The answers that clients had, over all lives of the server."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -41,7 +41,7 @@ QUEUES = ("jobs", "failed", "old", "later", "late")  # what expires goes to the 
 
 
 class Books:
-    """What clients were told, over all lives of the server."""
+    """The answers that clients had, over all lives of the server."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -67,7 +67,7 @@ class Books:
             to.add(body)
 
     def note_stored(self, body: bytes) -> None:
-        """It was stored; somebody may have taken it since."""
+        """Note that the item was stored, unless another client has taken it since."""
         with self.lock:
             if body not in self.taken:
                 self.perhaps.discard(body)

@@ -74,7 +74,7 @@ def _is_enough(producers: list[Producer], least: int) -> bool:
 
 @dataclass
 class Outcome:
-    """What the producers were told, and what was there at the end."""
+    """The answers that the producers had, and the items that were there at the end."""
 
     producers: list[Producer]
     counting: Counting

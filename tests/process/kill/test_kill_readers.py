@@ -43,7 +43,7 @@ retain = "{RETAINED_KIB}KiB"
 
 
 class Books:
-    """What clients were told, over all lives of the server; by queue, or by a reader's line."""
+    """The answers that clients had, over all lives of the server, by queue or by reader."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -130,7 +130,7 @@ class Pipe:
         return found
 
     def stored(self) -> int:
-        """How many items came out; this is asked often."""
+        """Return how many items came out; the tests ask this often."""
         count = 0
         for daemon in self.daemons:
             with Raw(("127.0.0.1", daemon.port)) as raw:

@@ -49,7 +49,7 @@ class Consumer:
         self.taken: Counter[bytes] = Counter()
 
     def waiting(self) -> int:
-        """How many items wait in the queue."""
+        """Return how many items wait in the queue."""
         with Raw(("127.0.0.1", self._port)) as raw:
             return int(raw.stats(b"stats full").get("queue_full_items", 0))
 

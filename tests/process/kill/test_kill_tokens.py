@@ -27,7 +27,7 @@ HELD_MAX = 50  # by one worker
 
 
 class Books:
-    """What the workers were told, over all lives of the server."""
+    """The answers that the workers had, over all lives of the server."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

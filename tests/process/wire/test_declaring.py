@@ -20,7 +20,7 @@ LEASE = b'lease = "5m"\n'
 
 
 def settings(client: Client, queue: str) -> dict[str, str]:
-    """What is in force and no default: `5m declared`."""
+    """Return the settings in force that are no default, with their source: `5m declared`."""
     found = {key.decode(): value for key, value in client.stats(f"{queue}/settings").items()}
     prefix, source = f"queue_{queue}_setting_", f"queue_{queue}_source_"
     words = {}

@@ -31,7 +31,7 @@ SETTINGS = {
 
 @dataclass
 class Referee:
-    """Who holds what by the consumers' own account: each lets go before it tells the server."""
+    """The leases by the consumers' own account: each lets an item go before it tells the server."""
 
     how: str
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -42,7 +42,7 @@ class Referee:
     done: threading.Event = field(default_factory=threading.Event)
 
     def values(self, message: dict[str, int]) -> set[object]:
-        """What two messages must not have in common while both are lent."""
+        """Return the values that two messages must not share while both are leased."""
         a, b = message["a"], message["b"]
         return {
             "pair": {(a, b)},

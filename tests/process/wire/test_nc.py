@@ -1,4 +1,4 @@
-"""What a person types into `nc`, and what a shell script pipes into it."""
+"""Requests by `nc`: typed by a person, or piped by a shell script."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def racers(tmp_path: Path) -> object:
 
 
 def race(racers: list[Raw], requests: list[bytes]) -> Counter[bytes]:
-    """All send before anybody hears; how often each word was the answer."""
+    """Send all requests before any answer is read; return how often each answer came."""
     for racer, request in zip(racers, requests, strict=True):
         racer.send(request)
     return Counter(racer.line().rstrip() for racer in racers)

@@ -33,7 +33,7 @@ EARLY = 0.002  # the server counts in milliseconds: its 40 ms may be this much s
 
 @dataclass
 class Held:
-    """One lease, as its holder knows it. It surely has the item from `told` until `until`."""
+    """One lease, as its holder knows it. The holder surely has the item from `told` to `until`."""
 
     item: int
     token: int
@@ -59,7 +59,7 @@ class Racer:
 
     @property
     def client(self) -> Client:
-        """One of the two; now and then it was hung up, and it is a new one."""
+        """Return one of the two at random; now and then it is hung up first, and so a new one."""
         at = self.random.randrange(2)
         if self.random.random() < 0.05:
             self.clients[at].close()
@@ -114,7 +114,7 @@ class Racer:
 
 
 class Books:
-    """What all of them were told."""
+    """The answers that all racers had."""
 
     def __init__(self) -> None:
         self.held: list[Held] = []
@@ -122,7 +122,7 @@ class Books:
         self.deadline = time.monotonic() + SECONDS
 
     def judge(self, most: int | None) -> list[str]:
-        """What cannot have been; empty: every promise was kept."""
+        """Return the broken promises, if any."""
         wrong = []
         tokens = [held.token for held in self.held]
         if len(set(tokens)) != len(tokens):
@@ -146,7 +146,7 @@ class Books:
 
     @property
     def held_at_once(self) -> int:
-        """How many leases there surely were at some moment."""
+        """Return the largest number of leases that surely existed at one moment."""
         sure = [(each.told, min(each.until, each.ended)) for each in self.held]
         changes = [(began, 1) for began, end in sure if began < end]
         changes += [(end, -1) for began, end in sure if began < end]

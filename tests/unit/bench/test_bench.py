@@ -211,7 +211,7 @@ class FakeServer(threading.Thread):
 
 
 class FakeNats(FakeServer):
-    """One stream of a server of NATS; it asks PING as well."""
+    """A server of NATS with one stream; it sends PING as well."""
 
     def __init__(self, stored: bytes = b'{"stream":"bench","seq":7}') -> None:
         super().__init__()
@@ -270,7 +270,7 @@ ANSWERS = {
 
 
 class FakeAmqp(FakeServer):
-    """One queue of a server of AMQP."""
+    """A server of AMQP with one queue."""
 
     def __init__(self, confirm: tuple[int, int] = (60, 80)) -> None:
         super().__init__()

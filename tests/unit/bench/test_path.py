@@ -1,4 +1,4 @@
-"""What a set and a take cost in instructions: these are the same on a busy machine."""
+"""The cost of a set and a take in instructions, which do not depend on the load of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a command waits."""
+"""The option `--timeout` of a command."""
 
 from __future__ import annotations
 

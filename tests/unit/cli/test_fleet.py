@@ -1,4 +1,4 @@
-"""What `kestrelpy fleet status` says of a fleet at one moment."""
+"""`kestrelpy fleet status`: the state of a fleet at one moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: Facts,
     as_json: bool = False,
 ) -> tuple[str, bool]:  # fmt: skip
-    """The output, and whether somebody owns the slice."""
+    """Return the output, and whether the slice has an owner."""
     monkeypatch.setattr(fleet, "_look", lambda at: found)
     try:
         fleet.status(AT, as_json, None)

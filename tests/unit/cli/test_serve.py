@@ -1,4 +1,4 @@
-"""What `serve` carries from one life of its process to the next."""
+"""The state that `serve` carries from one life of its process to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long done items stay readable: an age, a size, for ever, or not at all."""
+"""The setting `retain`: an age, a size, for ever, or nothing."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Killed(BaseException):
 
 
 class Calls:
-    """How many calls are left, and whether the last one is still done."""
+    """The number of calls that are left, and whether the last one still takes effect."""
 
     def __init__(self, left: int, is_done: bool) -> None:
         self.left, self.is_done = left, is_done
@@ -46,7 +46,7 @@ class Calls:
 
 
 def half_of(run: Callable[[Calls], object]) -> Calls:
-    """As many calls as half a run takes."""
+    """Return half as many calls as a whole run takes."""
     many = 1 << 20
     calls = Calls(many, True)
     run(calls)

@@ -220,7 +220,7 @@ def live(server: Web) -> dict[bytes, set[int]]:
 
 
 def leased(server: Web, queue: bytes) -> set[int]:
-    """The items of a queue that somebody holds."""
+    """Return the leased items of a queue."""
     reader = server.daemon.broker.queues[queue].reader
     return {lease.item.id for lease in reader.leases.all()}
 

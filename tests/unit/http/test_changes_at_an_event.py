@@ -247,7 +247,7 @@ _OF_NOW: Final = re.compile(r"(_ms|bytes)$|^(age|id|token|href|rel|next|created|
 
 
 def without_now(said: Any) -> Any:
-    """What is said, without what differs from event to event."""
+    """Return an answer without the members that differ from event to event."""
     if isinstance(said, dict):
         return {name: without_now(each) for name, each in said.items() if not _OF_NOW.search(name)}
     return [without_now(each) for each in said] if isinstance(said, list) else said

@@ -77,8 +77,8 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def unsaid(described: dict[str, Any]) -> list[str]:
-    """What has no description of its own: a path says what its parts are, the route's own text
-    what its first success is."""
+    """Return the parts without a description of their own. (A path describes its parts, and the
+    route's text its first success.)"""
     found = list[str]()
     for label, operation in operations(described):
         first = True

@@ -1,4 +1,4 @@
-"""Who may ask, and from where."""
+"""The guard: which clients may ask, and from which pages."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def test_an_item_that_expired_while_its_lease_waited_for_room_is_not_lease
 async def test_a_server_that_hands_out_nothing_any_more_leases_nothing_after_a_wait(
     leased: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was leased before the wait, in the same request, is given back."""
+    """The items that the same request leased before the wait are released."""
     async with web(tmp_path) as server:
         client, rounds, with_room = server.client, list[int](), Call.with_room
         for body in (b"a", b"b"):

@@ -1,4 +1,4 @@
-"""What a request may cost before a route sees it."""
+"""The limits of a request before a route sees it: size, time, connections."""
 
 from __future__ import annotations
 

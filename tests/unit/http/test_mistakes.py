@@ -156,7 +156,7 @@ MISTAKES: list[Mistake] = [
 
 
 def state(server: Web) -> object:
-    """What a request would have changed."""
+    """Return the state that an accepted request would have changed."""
     return {
         name: (queue.log.lsn_appended, len(queue.reader.leases))
         for name, queue in server.daemon.broker.queues.items()

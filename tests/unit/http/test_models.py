@@ -1,4 +1,4 @@
-"""What a route declares that its handler reads itself."""
+"""The declarations of a route whose handler reads the request itself."""
 
 from __future__ import annotations
 

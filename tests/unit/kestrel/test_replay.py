@@ -1,4 +1,4 @@
-"""What a replay of Kestrel's journals leaves: golden files, every truncation, damage."""
+"""The replay of Kestrel's journals: golden files, every truncation, damage."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Line:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What the daemon was asked; each answer is a success."""
+    """The requests to a daemon that answers each with a success."""
     asked: list[bytes] = []
 
     def succeed(line: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What AMQP's users say becomes a setting, or is refused with the nearest name."""
+"""An AMQP argument becomes a setting, or is refused with the nearest name."""
 
 from __future__ import annotations
 

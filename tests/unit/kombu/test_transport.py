@@ -1,4 +1,4 @@
-"""What a transport holds for its channels, and how long it waits for a daemon that is away."""
+"""A transport: its items for the channels, and its wait for a daemon that is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people did, as it is kept: true, bounded, a repetition counted in."""
+"""The list of actions: only durable ones are shown, it is bounded, and a repetition is counted."""
 
 from __future__ import annotations
 

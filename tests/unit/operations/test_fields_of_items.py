@@ -103,7 +103,7 @@ def stage_of(memory: object) -> ServerHarness:
 
 
 def facts(stage: ServerHarness, name: str, number: int) -> Facts:
-    """What `stats q/item` says, with the words that are of this start alone left open."""
+    """Return the answer to `stats q/item`, without the words that differ from start to start."""
     said = stage.say("eye", f"stats {name}/item={number}".encode())
     while not said:
         stage.pass_time(1)

@@ -29,7 +29,7 @@ def server() -> ServerHarness:
 
 
 def look(server: ServerHarness, id_: int) -> ItemFacts | GoneFacts:
-    """Inspect an item; what only the log has is read on the way."""
+    """Inspect an item; the server reads the parts that only the log has."""
     browser = server.client("z").conversation.browser()
     inspection = Inspection(server.queue(JOBS), id_, server.mode, browser)
     steps = inspection.read()

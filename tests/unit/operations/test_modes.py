@@ -24,7 +24,7 @@ WAITS = (
 
 @pytest.fixture
 def stage() -> ServerHarness:
-    """One client has the only item."""
+    """A server with one item, which `one` leases from the queue and `two` from its child."""
     made = ServerHarness()
     made.say("eye", b"get jobs+kid")
     made.store(b"x")

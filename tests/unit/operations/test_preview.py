@@ -1,4 +1,5 @@
-"""What would go and what would be refused, before it is done; and what then does."""
+"""A preview of a redrive names the items that would go and those that would be refused; the redrive
+then does the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What an operator does to queues: it is done and rests on a record, or refused and nothing is."""
+"""An operator's request to a queue is done and rests on a record, or is refused and changes
+nothing."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class _Login:
 
 
 class _Users:
-    """One user, whose login is checked at once; `current` is what a reload has left of him."""
+    """One user, whose login is checked at once; `current` are the rights after the last reload."""
 
     are_needed = True
 

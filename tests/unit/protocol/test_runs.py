@@ -69,7 +69,7 @@ def requests(random: Random) -> list[bytes]:
 
 
 def facts_of(stage: ServerHarness, sent: bytes) -> dict[str, Any]:
-    """What can be known of a server from outside, after a restart as well."""
+    """Return all facts that a client can learn of a server, now and after a restart."""
     counters = stage.broker.counters
     shown: dict[str, Any] = {
         "sent": sent,

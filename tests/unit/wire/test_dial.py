@@ -1,4 +1,5 @@
-"""Who a client is, from options and the environment, and what it says of itself to whom."""
+"""The login and TLS of a client, from options and the environment: a server hears only as much of
+it as it asks for."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Pylibmc(Library):
 
 
 class Async(Library):
-    """A library of coroutines; the loop stands still between two steps."""
+    """A library of coroutines; the loop does not run between two steps."""
 
     runner = asyncio.Runner()
 

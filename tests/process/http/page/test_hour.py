@@ -20,7 +20,7 @@ Members = dict[str, Any]
 
 
 def overview(whole: Members, tick: int) -> Members:
-    """Figures move, queues come and go, troubles change their words, somebody does something."""
+    """Return the overview of a tick: new figures, other queues and troubles, a new action."""
     names = [f"q{(tick + each) % 500}" for each in range(ROWS)]
     row = {**next(iter(whole["trouble"]["rows"].values())), "ready": tick, "level": "warn"}
     gone = {f"q{(tick - 1) % 500}": None}

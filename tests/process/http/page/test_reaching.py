@@ -91,7 +91,7 @@ def test_no_delete_button_where_delete_is_not_allowed(browser: Browser, tmp_path
 def test_the_lines_by_hand_do_the_same_whatever_the_server_wants(
     browser: Browser, tmp_path: Path, kind: str
 ) -> None:
-    """They name the port that is open, TLS, and the user, and they work in a shell as they are."""
+    """The lines name the open port, TLS and the user, and work in a shell unchanged."""
     guarded = Guarded(tmp_path, kind, http_port="0")
     with guarded.daemon as running:
         guarded.put("jobs", b"x")

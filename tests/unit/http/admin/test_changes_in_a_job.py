@@ -77,7 +77,7 @@ class Rounds:
 
 
 def moved(server: Web, name: str) -> int:
-    """How many items the job has taken away so far."""
+    """Return how many items the job has taken away so far."""
     ready, dead = figures(server, b"jobs")
     return ITEMS - (ready if name == "move" else dead)
 

@@ -69,7 +69,7 @@ _UNWELL = [
 
 
 async def said_of_new_queues(client: httpx.AsyncClient) -> list[Any]:
-    """What each door says of new queues, and of the server as a whole."""
+    """Return the answer of each route about new queues, and about the server as a whole."""
     ready, now = await client.get("/ready"), (await client.get("/health")).json()
     of_all = (await client.get("/stats.json")).json()["server"]
     journal = (await client.get("/admin/journal")).json()

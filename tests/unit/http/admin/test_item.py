@@ -80,7 +80,7 @@ async def test_a_body_that_has_no_room_or_is_unreadable_is_a_refusal_for_now(
 
 
 async def life(server: Web, path: str) -> tuple[list[dict[str, Any]], bool]:
-    """What the journal says, all its parts; and whether it is whole."""
+    """Return all events of an item in its journal, and whether they are complete."""
     url, events, is_whole = f"/admin/queues/{path}/life?journal=1", list[dict[str, Any]](), True
     while url:
         said = await server.client.get(url)

@@ -26,7 +26,7 @@ def ids(page: dict[str, Any]) -> list[int]:
 
 
 async def still(server: Web) -> tuple[Any, ...]:
-    """What no look may change."""
+    """Return the facts that a look at the past must not change."""
     queue = (await server.client.get("/admin/queues/jobs")).json()
     facts = {name: value for name, value in queue["facts"].items() if name != "age"}
     return facts, queue["markers"], queue["journal"]["records_appended"]

@@ -71,7 +71,7 @@ def merged(view: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def lasting(view: dict[str, Any]) -> dict[str, Any]:
-    """What a view says of the queue."""
+    """Return the lasting fields of the queue in a view."""
     queue = view.get("queue") or {}
     return {"error": view.get("error"), **{name: queue.get(name) for name in LASTING}}
 

@@ -21,7 +21,7 @@ IN_MEMORY = "[queue_defaults]\ndurable = false\n"
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the state of a queue, and its journal, was looked at."""
+    """Count the looks at the state of a queue, and at its journal."""
     seen = Counter[str]()
 
     def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -92,7 +92,7 @@ MEMBERS: dict[str, dict[str, str]] = {
 
 
 def members(shown: Any, of: str = "") -> dict[str, str]:
-    """The members of each object of a view; the rows of a table are one object."""
+    """Return the members of each object of a view; the rows of a table count as one object."""
     found = dict[str, str]()
     if isinstance(shown, list):
         for each in shown:

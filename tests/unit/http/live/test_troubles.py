@@ -1,4 +1,4 @@
-"""What is wrong with a queue: each trouble once, none that is not there."""
+"""The troubles of a queue: each is named once, and none is named that is not there."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Event = tuple[str, str, dict[str, Any]]
 
 
 class Events:
-    """One open stream."""
+    """One open stream of events."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response

@@ -64,7 +64,7 @@ def good(known: Parameter) -> str:
 
 
 def mistakes(declared: Route) -> Iterator[Asked]:
-    """What every route must refuse."""
+    """Yield requests that every route must refuse."""
     method, template = declared.label.split(" ", 1)
     path, base = filled(template), needed(declared)
     first = next(iter(declared.query), "")
@@ -156,7 +156,7 @@ async def asked(server: Web, each: Asked) -> httpx.Response:
 
 
 def state(server: Web) -> Any:
-    """What a request would have changed."""
+    """Return the state that an accepted request would have changed."""
     broker = server.daemon.broker
     return (
         {name: queue.log.lsn_appended for name, queue in broker.queues.items()},

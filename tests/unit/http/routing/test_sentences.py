@@ -1,4 +1,4 @@
-"""One voice for refusals: no words of msgspec leave the server."""
+"""Refusals have our own sentences: no words of msgspec reach a client."""
 
 from __future__ import annotations
 

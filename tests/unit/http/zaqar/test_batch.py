@@ -14,7 +14,7 @@ from kestrelpy.http.zaqar.batch import batch_of, may_repeat, refuse_repeats
 
 
 def run(steps: Generator[bytes, None, None]) -> int:
-    """Take all steps; how often it left time to others."""
+    """Take all steps; return how often the work paused for others."""
     return sum(1 for _ in steps)
 
 

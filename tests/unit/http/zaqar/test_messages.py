@@ -325,7 +325,7 @@ async def test_a_long_batch_is_stored_in_slices_in_sequence(
 
 
 def later(server: Web, monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
-    """Have the wall clock show so much later, before the core takes anything out for it."""
+    """Set the wall clock this many seconds forward, without a tick of the core in between."""
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + seconds * 1_000_000_000)
     server.daemon.broker.clock.offset_ms += seconds * 1000

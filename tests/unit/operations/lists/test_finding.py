@@ -1,4 +1,4 @@
-"""What a text names: each kind of hit, in all queues."""
+"""Finding: the queues, items, tokens, ids and keys that a text names, in all queues."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def page(
 
 
 def read(server: ServerHarness, steps: Generator[bytes, None, ItemPage]) -> ItemPage:
-    """What the server is asked for on the way is read."""
+    """Take all steps of a listing; the server does the reads that they ask for."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""What a journal says of itself: positions and sizes, and no path."""
+"""The facts of a journal: positions and sizes, without paths."""
 
 from __future__ import annotations
 

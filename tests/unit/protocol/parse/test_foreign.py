@@ -1,4 +1,4 @@
-"""What is no request of this server's."""
+"""Lines of other protocols: they are recognized, and the connection is closed."""
 
 from __future__ import annotations
 
