@@ -140,7 +140,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 
 @dataclass(frozen=True)
 class Module:
-    """One source file of the house."""
+    """One source file: its name, its syntax tree and its length."""
 
     name: str
     path: Path

@@ -13,7 +13,7 @@ SLOW = {"tests/test_slow.py": {"test_one": 0}}
 
 
 class Case:
-    """What the marking asks of a collected case, and the marks it was given."""
+    """The part of a collected case that the marking asks for, and the marks that it was given."""
 
     def __init__(self, nodeid: str, *marks: str) -> None:
         self.nodeid = nodeid

@@ -84,7 +84,7 @@ def known_as(kind: type) -> type | None:
 def _entry(
     names: tuple[str, ...], attribute: str, table: Mapping[str, Mapping[str, T]]
 ) -> T | None:
-    """What a table says of an attribute of a class of one of these names."""
+    """Return the entry of a table for an attribute of a class with one of these names."""
     for name in names:
         if name in table and attribute in table[name]:
             return table[name][attribute]
@@ -106,13 +106,13 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 class Walk:
-    """One look at everything that can be reached. `seen` are the classes and attributes met."""
+    """One walk through all reachable objects. `seen` are the classes and attributes that it met."""
 
     def __init__(
         self, retains: bool = False, remembers: bool = True, but: Table | None = None
     ) -> None:
-        """`retains`: some queue retains done items. `remembers`: ids and versions may be there
-        until their time is over. `but`: the exceptions of one test."""
+        """`retains`: a queue retains done items. `remembers`: ids and versions may be there until
+        their window ends. `but`: the exceptions of one test."""
         self.complaints: list[str] = []
         self.classes: set[str] = set()
         self.attributes: set[tuple[str, str]] = set()

@@ -31,7 +31,7 @@ _ENDED = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
 
 @dataclass
 class Bulk:
-    """What was read in bulk."""
+    """The result of a read in bulk."""
 
     history: History
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -57,12 +57,12 @@ def in_bulk(
 
 
 def own(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row says of its record alone; times as milliseconds."""
+    """Return the columns of a row that depend on its record alone; times are milliseconds."""
     return tuple(_plain(row[name]) for name in OWN)
 
 
 def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
-    """The same, of a record that was read by itself."""
+    """Return the same columns for a record that was read by itself."""
     kind, small = record.kind, record.small
     try:
         meta = decode_meta(record.meta)

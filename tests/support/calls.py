@@ -1,4 +1,4 @@
-"""How often something is called: a bound that a test can hold without a clock."""
+"""Counts of calls: a bound on work that a test can check without a clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def counted(owner: type, name: str) -> Iterator[Calls]:
 
 
 def calls_of(action: Callable[[], object]) -> int:
-    """How many calls an action makes, of Python and built-in functions."""
+    """Return how many calls of Python and built-in functions an action makes."""
     count = 0
 
     def see(frame: FrameType, event: str, argument: object) -> None:

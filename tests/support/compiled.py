@@ -1,4 +1,4 @@
-"""What the compiled wheel leaves out, and which tests it cannot run: each with its reason.
+"""The modules that the compiled wheel leaves out and the tests that it cannot run, with reasons.
 
 One rule: a reason is about mypyc or about a test, never about a result that differs.
 """

@@ -74,7 +74,7 @@ class PendingJournal:
 
     @property
     def records(self) -> list[Record]:
-        """Those that were found, and those appended since."""
+        """Return the records that were found and those that were appended since."""
         known = self._records
         fresh = self.journal._pending[len(known) - self._found :]
         check_times(fresh)
@@ -104,7 +104,7 @@ class PendingReadAhead(ReadAhead):
 
 
 class PendingStore(LogStore):
-    """One over such a journal."""
+    """A store over a `PendingJournal`."""
 
     def __init__(self, pending: PendingJournal) -> None:
         super().__init__(pending.journal)
@@ -397,7 +397,7 @@ def no_queue(**settings: Any) -> CoreHarness:
 
 
 def in_sequence(line: Ready) -> list[tuple[int, Item]]:
-    """What a line would hand out; the line stays as it is."""
+    """Return the items that a ready list would hand out; the list does not change."""
     clone = Ready()
     for slot in attributes_of(Ready):
         value = getattr(line, slot)
@@ -412,12 +412,12 @@ def in_sequence(line: Ready) -> list[tuple[int, Item]]:
 
 
 def unread(reader: Subscription) -> tuple[int, int, int]:
-    """What only the log has."""
+    """Return the counts of items that only the log has."""
     return reader.ready.beyond, reader.ready.disk_refs.count, reader.dead.missing
 
 
 def fetch(reader: Subscription) -> None:
-    """What stands apart and is next is read."""
+    """Read back the out-of-order items that are next."""
     backlog = reader.read_ahead
     wanted = reader.ready_line.begin_fetch()
     if wanted:
@@ -523,6 +523,6 @@ def by_place(lease: Lease) -> int:
 
 
 def body_of(waiter: Waiter) -> bytes | None:
-    """What a waiter was answered with."""
+    """Return the body that a waiter was answered with."""
     item = waiter.lease.item if waiter.lease is not None else waiter.item
     return item.body if item is not None else None

@@ -118,14 +118,14 @@ class DaemonProcess:
         self._process.wait(STOP_SECONDS)
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         return self.wait()
 
     def wait(self) -> int:
-        """Wait until it ends by itself; the exit code."""
+        """Wait until the daemon ends by itself; return the exit code."""
         assert self._process is not None
         return self._process.wait(STOP_SECONDS)
 

@@ -92,11 +92,11 @@ class Site:
         self.operations = {found.ok().label: found.ok() for found in schema.get_all_operations()}
 
     def ask(self, method: str, path: str, **more: Any) -> requests.Response:
-        """One request of ours, which must be answered."""
+        """Make a request of our own, which must be answered."""
         return self.session.request(method, self.url + path, timeout=SECONDS, **more)
 
     def things(self) -> dict[str, list[str]]:
-        """Make what there is to find anew; the values of parameters that name it."""
+        """Make the things to find anew; return the values of parameters that name them."""
         ask = self.ask
         ask("PATCH", "/admin/mode", json={"mode": "up"})
         for job in ask("GET", "/admin/jobs").json()["jobs"]:

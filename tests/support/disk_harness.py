@@ -210,7 +210,7 @@ class DiskHarness(ServerHarness):
         self.waiting_reads = [r for r in to_read if not self.background.schedule_read(r)]
 
     def do_some(self, nth: int = 0) -> bool:
-        """One turn, and one job off the loop."""
+        """Do one turn, and one job off the loop."""
         self.end_turn()
         return self.background.do_one(nth)
 

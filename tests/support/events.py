@@ -16,7 +16,7 @@ START_MS = 1_790_000_040_000  # the beginning of a minute
 
 
 def at(seconds: float) -> datetime:
-    """So long after the start."""
+    """Return the time this many seconds after the start."""
     return datetime.fromtimestamp(START_MS / 1000 + seconds, UTC)
 
 

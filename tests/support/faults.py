@@ -38,7 +38,7 @@ class SmallDisk:
 
     @property
     def free_bytes(self) -> int:
-        """What an ordinary program may still take."""
+        """Return the bytes that an ordinary program may still take."""
         found = os.statvfs(self.folder)
         return found.f_bavail * found.f_frsize
 

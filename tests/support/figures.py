@@ -19,7 +19,7 @@ SOME = Spread(10, 12, 400, 4_000)
 
 
 def make_series(name: str | None, queues: int = 1, minutes: int = 3) -> Series:
-    """One more item put each minute than before, each confirmed in the next."""
+    """Return a series in which each minute puts one item more, all confirmed in the next minute."""
     buckets = [
         Bucket(START_MS + n * MINUTE_MS, n + 1, n, 0, 0, n + 1, SOME, SOME if n else None)
         for n in range(minutes)
@@ -30,7 +30,7 @@ def make_series(name: str | None, queues: int = 1, minutes: int = 3) -> Series:
 def make_figures(
     *names: str, whole: bool = True, problems: tuple[str, ...] = ()
 ) -> ReportFigures:
-    """Of these queues on one server, and a queue more that has no plots of its own."""
+    """Return figures of these queues on one server, and of one more queue without plots."""
     return ReportFigures(
         interval_ms=MINUTE_MS,
         first_ms=START_MS,

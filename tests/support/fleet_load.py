@@ -25,7 +25,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Answer(NamedTuple):
-    """What a member said to one request, and when."""
+    """The answer of a member to one request, with the times."""
 
     began: float
     ended: float

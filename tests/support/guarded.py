@@ -43,10 +43,10 @@ USERS: Final = user("anna") + user("reader", "read", ["jobs"])
 
 
 class Guarded:
-    """A daemon of one kind, and who may use it."""
+    """A daemon of one kind, and the access of a client that may use it."""
 
     def __init__(self, folder: Path, kind: str, more: str = "", http_port: str = "off") -> None:
-        """`more` are settings of [server]; the kind "open" wants neither."""
+        """`more` are settings of [server]; the kind "open" has neither users nor TLS."""
         self.kind, self.folder = kind, folder
         config = f"[server]\n{more}\n"
         if kind in ("tls", "both"):
@@ -59,7 +59,7 @@ class Guarded:
         self.daemon = DaemonProcess(folder / "data", config=config, http_port=http_port)
 
     def access(self, **more: Any) -> Access:
-        """Who may do everything; `more` changes that."""
+        """Return the access of a user with all rights; `more` changes it."""
         said: dict[str, Any] = {}
         if self.kind in ("users", "both"):
             said = {"user": "anna", "password_file": str(self.folder / "secret")}
@@ -68,7 +68,7 @@ class Guarded:
         return Access(**{**said, **more})
 
     def environment(self, **more: str) -> dict[str, str]:
-        """The same for a command."""
+        """Return the environment of a command with that access."""
         access = self.access()
         names = ("user", "password_file", "tls_ca")
         said = {f"KESTRELPY_{name.upper()}": getattr(access, name) for name in names}

@@ -52,7 +52,7 @@ class Web:
 
     @property
     def live(self) -> Live:
-        """What samples the figures of this daemon and feeds `/events`."""
+        """Return the part that samples the figures of this daemon and feeds `/events`."""
         listener = self.daemon._http._listener
         assert listener is not None
         return cast(Live, cast(Any, listener._at_open).__self__)

@@ -35,7 +35,7 @@ def check_times(drafts: list[RawDraft]) -> None:
 
 @dataclass
 class Queue:
-    """What a checkpoint asks of a queue: its next numbers."""
+    """The part of a queue that a checkpoint asks for: its next numbers."""
 
     next_item: int = 1
     name: bytes = b"jobs"
@@ -96,7 +96,7 @@ class Writer:
         return True
 
     def sync(self) -> bool:
-        """One sync from beginning to end; did it succeed?"""
+        """Do one sync from beginning to end; return True if it succeeded."""
         job = self.journal.begin_sync()
         if job is None:
             return self.journal.commit.failure is None
@@ -132,7 +132,7 @@ class Writer:
 
 
 def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
-    """What a daemon does with one queue when it starts: recover, replay, go on."""
+    """Start one queue as a daemon does: recover, replay, reopen."""
     recovery = Recovery(files, folder)
     records = list(recovery.records())
     queue = Queue()

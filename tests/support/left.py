@@ -1,8 +1,8 @@
-"""What tests leave behind for others: the folder of a crash, and what its clients were told.
+"""Crashes that tests leave for other tests: the folder, and the answers that the clients had.
 
-A test that kills daemons hands its journals over to the audit of them all
-(`tests/unit/spark/jobs/audit/test_audit_kill.py`), so that they need not be crashed
-again for that. A test that finds nothing here crashes one by itself.
+A test that kills daemons hands its journals over to the audit of all crashes
+(`tests/unit/spark/jobs/audit/test_audit_kill.py`), so that the audit need not crash daemons again.
+A test that finds nothing here crashes one by itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ def leave(name: str, folder: Path, figures: Any) -> None:
 
 
 def left(name: str) -> tuple[Path, Any] | None:
-    """What was left under this name in this run of the tests, if its files are there still."""
+    """Return what a test left under this name in this run, if its files are still there."""
     found = _LEFT.get(name)
     return found if found is not None and (found[0] / "data").is_dir() else None

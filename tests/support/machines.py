@@ -1,4 +1,4 @@
-"""How a state machine is run, and what it reads back.
+"""State machines of hypothesis: how they run, and the answers that they read.
 
     run(Machine, examples)       in `make test-all`; in `make test` some of the examples
     run_for_long(Machine, soak)  in `make soak`: twice as many steps, new examples
@@ -49,7 +49,7 @@ def has_failed() -> bool:
 
 
 class Shown(NamedTuple):
-    """One VALUE of an answer; what its line does not say is 0 or empty."""
+    """One VALUE of an answer; a field that its line does not have is 0 or empty."""
 
     key: bytes
     number: int

@@ -277,7 +277,7 @@ class MemoryDisk:
         return clone
 
     def struck(self, verb: str, path: str) -> Fault | None:
-        """One step on the way; PowerCut when it is the last; the fault that strikes it, if any."""
+        """Count a step; return the fault that strikes it, or raise PowerCut if it is the last."""
         self.steps += 1
         self.trace.append(f"{verb} {os.path.basename(path)}")
         if self._off or self.steps == self._cut_at:

@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def unknown(names: Iterable[str]) -> list[str]:
-    """Those of these names that name no test."""
+    """Return those of the names that name no test."""
     return sorted({name for name in names if not _is_there(*name.partition("::")[::2])})
 
 

@@ -74,7 +74,7 @@ class Network:
             os.close(before)
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Nothing that this host sends to that one arrives."""
+        """Drop all packets from this sender to this receiver."""
         if (sender, receiver) not in self._cuts:
             self._cuts.add((sender, receiver))
             self._rule("add", sender, receiver)

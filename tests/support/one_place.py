@@ -123,7 +123,7 @@ def _counts(reader: Subscription) -> Iterator[str]:
 
 
 def _known(reader: Subscription) -> Iterator[str]:
-    """What is known of an item ends with it, or where it is of no use any more."""
+    """The facts about an item end with it, or once they are of no use any more."""
     live, dead, at = {*reader.live}, reader.dead.deaths, items_by_place(reader)
     waits, whole = live - dead.keys(), reader.key_gate.whole
     here = {*at["in memory"], *whole}

@@ -130,7 +130,7 @@ class Asking:
             yield world, client
 
     def over(self, world: World) -> State:
-        """Everything that was begun ends, all hang up; what a start finds then."""
+        """Let all work end and all clients hang up; return the state that a start finds then."""
         world.rest()
         self.end(world)
         world.rest()
@@ -310,5 +310,5 @@ def _counted(state: State) -> Counter[tuple[str, bool, bytes]]:
 
 
 def appended(world: World) -> int:
-    """How many records there are in all logs."""
+    """Return how many records all logs have."""
     return sum(queue.log.lsn_appended for queue in world.daemon.broker.logged)

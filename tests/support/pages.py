@@ -60,7 +60,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 class Reader:
-    """Somebody who types what a page says, with a daemon of its own."""
+    """A reader who types the commands of a page, with a daemon of its own."""
 
     def __init__(self, page: Path, daemon: DaemonProcess) -> None:
         self.page = page

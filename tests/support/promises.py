@@ -48,7 +48,7 @@ reason.
 
 @dataclass
 class Evidence:
-    """What is known of one promise: the faults under which it was tested, and the test files."""
+    """The evidence for one promise: the faults under which it was tested, and the test files."""
 
     faults: list[str] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)

@@ -33,23 +33,23 @@ class Raw:
         self.sock.sendall(data)
 
     def line(self) -> bytes:
-        """One line without its end."""
+        """Return one line without its end."""
         line = self._in.readline()
         if not line.endswith(b"\r\n"):
             raise Ended(f"the connection ended: {line!r}")
         return line[:-2]
 
     def read(self, size: int) -> bytes:
-        """So many bytes."""
+        """Return exactly `size` bytes."""
         return self._in.read(size)
 
     def values(self, key: bytes) -> list[tuple[int, bytes]]:
-        """What `gets` of this key answers: the number and the body of each VALUE."""
+        """Send `gets` of this key; return the number and the body of each VALUE."""
         self.send(b"gets " + key + b"\r\n")
         return self.read_values(key)
 
     def read_values(self, key: bytes) -> list[tuple[int, bytes]]:
-        """What the next answer to a `gets` of this key has."""
+        """Return the number and the body of each VALUE of the next answer to `gets` of this key."""
         found = []
         while (line := self.line()) != b"END":
             word, echo, _, size, number, *_ = line.split(b" ")
@@ -81,7 +81,7 @@ class Raw:
         return found
 
     def rest(self) -> bytes:
-        """What comes until the server hangs up."""
+        """Return all bytes until the server hangs up."""
         try:
             return self._in.read()
         except ConnectionResetError:
@@ -117,7 +117,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """How much memory a process uses."""
+    """Return how much memory a process uses."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) << 10

@@ -1,6 +1,6 @@
-"""What may be there of a client when it has nothing under way: rows of `rest_table`.
+"""The objects of a client that may exist when it has no work under way: rows of `rest_table`.
 
-At rest is a worker, or a connection of kombu, that was closed, with its thread and its tasks over.
+A worker, or a connection of kombu, is at rest when it was closed and its thread and tasks are over.
 
 One rule: that of `rest_table`.
 """

@@ -614,7 +614,7 @@ _AT_MOST: Final[dict[str, dict[str, tuple[int, str]]]] = {
 
 
 def _split(table: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """The same with one key for each attribute."""
+    """Return the table with one key for each attribute."""
     return {
         name: {each: why for names, why in entries.items() for each in names.split()}
         for name, entries in table.items()

@@ -75,7 +75,7 @@ class RoutedTalk:
 
 
 class RoutedHarness(ServerHarness):
-    """It is the router's host as well, and its one slice."""
+    """A server harness that is also the host of the router, and its one slice."""
 
     placement = Placement(1)
 

@@ -17,7 +17,7 @@ ANSWER_SECONDS = 20.0
 
 
 class Running:
-    """One daemon on a free port with its configuration in a file."""
+    """A daemon in this process, on a free port, with its configuration in a file."""
 
     def __init__(
         self, folder: Path, files: Files | None = None, config: str = "", http_port: str = "off"

@@ -294,7 +294,8 @@ class ServerHarness:
         self._come_back()
 
     def cut_power(self, seed: int | None = None) -> None:
-        """What was synced is there; of the rest nothing, or by chance what `seed` says."""
+        """Restart after a power cut: synced writes are there; the rest is lost, or with a `seed` a
+        random part of it."""
         fate: Fate = "lost" if seed is None else "random"
         self.disk = self.disk.crash_clone(Random(seed or 0), fate)
         self._come_back()
@@ -477,7 +478,7 @@ class ServerHarness:
         return bool(dirty)
 
     def write_log(self, log: JournalLog) -> None:
-        """One write of this journal."""
+        """Do one write of this journal."""
         check_times(log.journal._pending)
         log.journal.write(self.unix_ms)
         while log.journal.wants_preallocation:
@@ -550,25 +551,25 @@ class ServerHarness:
         return more or bool(data)
 
     def hold_writes(self) -> None:
-        """Nothing is written, and so nothing synced, until `go`."""
+        """Hold all writes, and so all syncs, until `go`."""
         self.writes = self.syncs = False
 
     def hold_syncs(self) -> None:
-        """Nothing is synced until `go`."""
+        """Hold all syncs until `go`."""
         self.syncs = False
 
     def write_once(self) -> None:
-        """One write by hand, and what comes of it."""
+        """Do one write by hand, and the work that follows from it."""
         self.write()
         self.work()
 
     def sync_once(self) -> None:
-        """One sync by hand, and what comes of it."""
+        """Do one sync by hand, and the work that follows from it."""
         self.sync()
         self.work()
 
     def go(self) -> None:
-        """As always from now on."""
+        """End all holds: writes and syncs happen by themselves again."""
         self.writes = self.syncs = True
         self.work()
 

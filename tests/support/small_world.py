@@ -1,4 +1,4 @@
-"""One daemon in a world of events, where something happens at the nth event of a request.
+"""One daemon in a world of events, where a change comes at the nth event of a request.
 
     World(config)     a `Daemon` on a loop of the simulation: its disk, threads and clock are events
     connect()         a client; `send` comes as an event, `say` at once, between two events
@@ -7,7 +7,7 @@
 Each callback of the loop and each job of a thread is an event: all that a request can wait for (a
 read, a sync, room, a login, its next slice) lies between two of them.
 
-One rule: what happens follows from the requests and the number of the event.
+One rule: all that happens follows from the requests and the number of the event.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Pipe(asyncio.Transport):
         return False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing stays in its buffer."""
+        """Do nothing: the buffer is always empty."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("small", self._world.number()) if name == "peername" else default
@@ -111,10 +111,10 @@ class Pipe(asyncio.Transport):
         return 0
 
     def pause_reading(self) -> None:
-        """What comes is little."""
+        """Do nothing: a client of a test sends little."""
 
     def resume_reading(self) -> None:
-        """It was never paused."""
+        """Do nothing: reading was never paused."""
 
 
 class Loop(SimLoop):
@@ -127,7 +127,7 @@ class Loop(SimLoop):
 
 
 class World:
-    """One daemon. In this context the server's clocks, threads and chance are the world's."""
+    """One daemon. In this context the world replaces the server's clocks, threads and chance."""
 
     def __init__(self, config: dict[str, Any], disk: MemoryDisk | None = None) -> None:
         self.seed = 1
@@ -155,7 +155,7 @@ class World:
         return self._daemon
 
     def number(self) -> int:
-        """One more client."""
+        """Return the number of a new client."""
         self._numbers += 1
         return self._numbers
 
@@ -187,7 +187,7 @@ class World:
         self._running.__exit__(None, None, None)
 
     def end(self) -> None:
-        """Nothing happens any more, as after `kill -9`."""
+        """Stop all events, as after `kill -9`."""
         self.loop.is_over = self.loop.is_mute = True
         self.loop.close_unbegun()
 
@@ -298,7 +298,7 @@ class World:
         }
 
     def under_way(self) -> list[str]:
-        """What is left of requests when all clients are gone: nothing may be."""
+        """Return the rests of requests after all clients are gone: there must be none."""
         broker, found = self.daemon.broker, list[str]()
         for name, queue in broker.queues.items():
             reader = queue.reader

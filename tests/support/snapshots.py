@@ -44,14 +44,14 @@ def done(item: int) -> Draft:
 
 @dataclass
 class State:
-    """What a queue makes of a recovery: the ids that are there, and their attempts."""
+    """The state of a queue after a recovery: the live ids, and their attempts."""
 
     live: set[int] = field(default_factory=set)
     attempts: dict[int, int] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
 
     def see(self, record: Record) -> None:
-        """One record, in the order of the log."""
+        """Apply one record; the records come in the order of the log."""
         if record.kind == Kind.PUT:
             assert record.body == body(record.item)
             self.live.add(record.item)

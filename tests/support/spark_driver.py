@@ -42,7 +42,7 @@ class HeldWriter(KestrelStreamWriter):
 
 
 class HeldSource(KestrelSource):
-    """The same source, with a writer that can be held."""
+    """The Kestrel source with a writer that can be held."""
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
         writer = super().streamWriter(schema, overwrite)

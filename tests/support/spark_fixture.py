@@ -1,4 +1,4 @@
-"""One Spark for all tests of a process: it takes seconds to start, and then little per test."""
+"""One Spark for all tests of a process, because its start takes seconds."""
 
 from __future__ import annotations
 

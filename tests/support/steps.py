@@ -19,7 +19,7 @@ def ended(steps: Generator[bytes, None, T]) -> T:
 
 
 def counted(steps: Generator[bytes, None, T]) -> tuple[T, int]:
-    """As `ended`; return the number of pauses as well."""
+    """Take all steps as `ended` does; return the number of pauses as well."""
     for pauses in range(_STEPS_MAX):
         try:
             assert next(steps) == b""

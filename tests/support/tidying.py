@@ -1,5 +1,5 @@
-"""What a daemon does to a journal off the loop, done at once: a snapshot, rewriting, segments that
-go."""
+"""The work of a daemon on a journal off the loop, done at once: snapshots, compaction, removal of
+segments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _nothing() -> None:
 
 
 def take_snapshot(stage: ServerHarness, log: JournalLog) -> SnapshotJob:
-    """A snapshot of what is there; the files that it replaces go."""
+    """Take a snapshot now, and remove the files that it replaces."""
     maintenance = log.store.maintenance
     job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
     job.run(stage.disk)
@@ -57,7 +57,7 @@ def tidy(
 
 
 def reclaim(stage: ServerHarness, log: JournalLog) -> list[str]:
-    """What may go goes; returns what went."""
+    """Remove the segments that are no longer needed; return their paths."""
     dead = log.take_dead(stage.unix_ms)
     put_away(stage, log, dead)
     stage.work()

@@ -115,16 +115,16 @@ class TransferHarness(ServerHarness):
             self.clients[who].take()
 
     def wait(self, queue: str, who: str) -> None:
-        """Somebody waits for the next item and takes it, confirmed as it is handed out.
+        """Let the client `who` wait for the next item with a `get`, which confirms it at once.
 
-        Whatever is there now may be gone before we hear of it.
+        From now on any stored item may be gone before the books hear of it.
         """
         self.perhaps |= self.stored
         self.stored = set()
         self.say(who, b"get %b/t=1h" % queue.encode())
 
     def heard(self, who: str) -> None:
-        """What that was, if it has come."""
+        """Note in the books the item that the waiting client was given, if it has come."""
         client = self.clients.get(who)
         body = body_of(client.take()) if client is not None else None
         if body is not None:
@@ -136,7 +136,7 @@ class TransferHarness(ServerHarness):
     # -- ends -------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """`kill -9`; what clients have not heard by then is lost."""
+        """Restart after `kill -9`; replies that clients have not read by then are lost."""
         self.come_back(self.disk.kill_clone(), False)
 
     def come_back(self, disk: MemoryDisk, cut: bool) -> None:
@@ -186,7 +186,7 @@ class TransferHarness(ServerHarness):
             log.advance()
 
     def records(self, queue: str) -> list[Record]:
-        """What a queue's journal says."""
+        """Return the records of a queue's journal."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
         return list(JournalView(self.disk, log.journal.folder, live=True).records())
@@ -226,7 +226,7 @@ class TransferHarness(ServerHarness):
         return found
 
     def check(self) -> None:
-        """Nothing is lost, nothing is doubled."""
+        """Check that no item is lost, doubled, or back after its confirm."""
         assert not self.broker.moves.in_flight.mover.leases, "it would only grow"
         found = self.bodies()
         doubled = {body: count for body, count in found.items() if count > 1}
@@ -238,12 +238,12 @@ class TransferHarness(ServerHarness):
         assert not unknown, f"from nowhere: {unknown}"
 
     def origins(self) -> int:
-        """How many are open."""
+        """Return how many origins are open in all queues."""
         queues = {queue.files for queue in self.broker.queues.values()}
         return sum(len(queue.origins) for queue in queues)
 
     def moving(self) -> list[Lease]:
-        """What is lent to the mover."""
+        """Return the leases of the mover."""
         leases = (lease for queue in self.broker.queues.values() for lease in queue.reader.leases)
         return [lease for lease in leases if lease.is_moving]
 
@@ -299,13 +299,13 @@ def unmarked(body: bytes) -> bytes:
 
 
 def body_in_memory(reader: Any, id_: int) -> bytes:
-    """Of an item of a queue in memory."""
+    """Return the body of an item of a queue in memory."""
     body: bytes = reader.item(id_).body
     return body
 
 
 def body_of(answer: bytes) -> bytes | None:
-    """Of the one item in an answer to a get."""
+    """Return the body of the one item in an answer to a get; None: it has none."""
     if not answer.startswith(b"VALUE "):
         return None
     line, _, rest = answer.partition(b"\r\n")

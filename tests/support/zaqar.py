@@ -38,7 +38,7 @@ class Api:
         return [href.rpartition("/")[2] for href in done.json()["resources"]]
 
     async def claim(self, queue: str, query: str = "", **times: int) -> tuple[str, list[Any]]:
-        """Claim messages; the id of the claim and the messages, or "" and none."""
+        """Claim messages; return the id of the claim and the messages, or "" and none."""
         done = await self.ask("POST", f"/{queue}/claims?{query}", times or None)
         if done.status_code == 204:
             return "", []
