@@ -6,19 +6,21 @@ Promise: slices.
 from __future__ import annotations
 
 import asyncio
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kestrelpy.cli import serve
 from kestrelpy.config.mistakes import ConfigError
-from kestrelpy.config.settings import Config
+from kestrelpy.config.settings import AT_START, Config, ServerConfig
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
-from tests.support.guarded import user
-from tests.support.running import running
+from tests.support.guarded import certificate, user
+from tests.support.running import ANSWER_SECONDS, running
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import Work
 
@@ -367,3 +369,55 @@ def test_a_reload_that_changes_nothing_says_so() -> None:
     reload = reload_of(stage)
     reload.check()
     assert reload.changed == "nothing has changed"
+
+
+# Requests that read a setting of the server each time: no reload has to pass it on.
+_READ_BY = {
+    "max_open_reads": b"monitor jobs 0 1\r\n",
+    "allow_delete": b"delete jobs\r\n",
+    "allow_flush_all": b"flush_all\r\n",
+    "allow_shutdown": b"shutdown\r\n",
+}
+
+
+async def test_each_setting_of_the_server_without_restart_is_read_after_a_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that nothing reads again needs `AT_START`, else a reload says that it is in force."""
+    certificate(tmp_path, "server")
+    monkeypatch.setattr(serve, "log_to_stderr", lambda *_: None)
+    unread = {
+        name for name, field in ServerConfig.model_fields.items() if AT_START not in field.metadata
+    }
+    async with running(tmp_path) as server:
+        daemon = server.daemon
+        assert daemon is not None
+        daemon._taken = serve._log_as_it_says
+        began = daemon.config.server
+        all_read = asyncio.Event()
+
+        def see(section: ServerConfig, name: str) -> object:
+            """The configuration itself compares all settings, and puts none in force."""
+            reader = sys._getframe(1).f_globals["__name__"]
+            if section is not began and not reader.startswith(("kestrelpy.config.", "pydantic.")):
+                unread.discard(name)
+                if not unread:
+                    all_read.set()
+            return object.__getattribute__(section, name)
+
+        monkeypatch.setattr(ServerConfig, "__getattribute__", see)
+        server.config_file.write_text(
+            '[server]\nmax_queues = 7\ntls_cert = "server.pem"\ntls_key = "server.key"\n'
+        )
+        peer = await server.client()
+        assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+        assert daemon.broker.queues_max == 7
+        for name, request in _READ_BY.items():
+            assert name in unread, "a reload passes it on"
+            await peer.ask(request)
+            assert name not in unread, f"{request!r} does not read it"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await all_read.wait()  # a sweep reads the last one
+        except TimeoutError:
+            pytest.fail(f"no reload applies {sorted(unread)}")
