@@ -18,6 +18,7 @@ from journal.compaction.picker import choose
 from journal.format import COMPACTED, SegmentHeader, segment_path
 from journal.sets import IdSet
 from journal.snapshot import (
+    SNAPSHOTS_RETAINED,
     Chunk,
     MergeJob,
     PendingEntries,
@@ -33,8 +34,6 @@ from journal.snapshot import (
 )
 from journal.write import Journal, Segment
 
-# A start reads the older one if the newer one is damaged.
-SNAPSHOTS_RETAINED: Final = 2
 NEVER: Final = 1 << 62
 
 

@@ -32,11 +32,16 @@ from journal.format import (
     segment_number,
 )
 from journal.read import Cursor, Scan, find_identity, no_footer, read_footer, scan
-from journal.snapshot import SegmentState, Snapshot, SnapshotDamaged, snapshot_lsn
+from journal.snapshot import (
+    SNAPSHOTS_RETAINED,
+    SegmentState,
+    Snapshot,
+    SnapshotDamaged,
+    snapshot_lsn,
+)
 
 HEADER_LOST: Final = "the file header is not readable"
 NOTHING_READABLE: Final = "no record in it is readable"
-SNAPSHOTS_RETAINED: Final = 2
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 # The last segment is read to its end in any case. If it is small, its front is not read apart from
 # that: thousands of quiet queues have one such segment each, and nothing else.

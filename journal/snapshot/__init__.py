@@ -7,6 +7,7 @@ from journal.snapshot.dedupe_merge import MergeJob, choose_merge
 from journal.snapshot.dedupe_pending import Epoch, Fresh, PendingEntries
 from journal.snapshot.job import QueueCopy, RememberedIds, SnapshotJob, earliest
 from journal.snapshot.snapshot import (
+    SNAPSHOTS_RETAINED,
     SegmentState,
     Snapshot,
     SnapshotDamaged,
@@ -16,6 +17,7 @@ from journal.snapshot.snapshot import (
 )
 
 __all__ = [
+    "SNAPSHOTS_RETAINED",
     "Chunk",
     "ChunkDamaged",
     "Chunks",

@@ -74,6 +74,8 @@ from journal.read import Cursor
 from journal.sets import IdCounts, IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, listed, scopes_in
 
+# A journal has this many: a start reads the older one if the newer one is damaged.
+SNAPSHOTS_RETAINED: Final = 2
 SUFFIX: Final = ".snapshot"
 _DIGITS: Final = 20  # of an lsn in a name: sorted by name is sorted by lsn
 _SEGMENT: Final = struct.Struct("<IIQQQQ")

@@ -13,7 +13,6 @@ from random import Random
 import pytest
 
 from journal.compaction import maintenance as maintenance_module
-from journal.compaction.maintenance import SNAPSHOTS_RETAINED
 from journal.format.checkpoint import Checkpoint
 from journal.format.declared import declared_draft
 from journal.format.lease import LeaseEntry
@@ -23,7 +22,7 @@ from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import chunk_range
 from journal.snapshot.dedupe_pending import Fresh
 from journal.snapshot.job import QueueCopy, RememberedIds
-from journal.snapshot.snapshot import Snapshot, snapshot_lsn
+from journal.snapshot.snapshot import SNAPSHOTS_RETAINED, Snapshot, snapshot_lsn
 from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from tests.support.disk_harness import DiskHarness
