@@ -143,4 +143,4 @@ class LeaseTaker:
         self._taken.bodies.append(lease.item.body)
         self._room -= lease.item.size
         self._taken.rests.append(Leasing.rests(queue.reader, lease, shows_token=True))
-        queue.reader.ready_line.said(lease)
+        queue.reader.ready_items.said(lease)

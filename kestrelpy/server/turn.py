@@ -508,7 +508,7 @@ class Turn:
     def read_back(self, reader: Subscription) -> None:
         """Go on after a read of this subscription."""
         now_ms = clock.now_ms()
-        reader.ready_line.refill(now_ms + self._broker.clock.offset_ms)
+        reader.ready_items.refill(now_ms + self._broker.clock.offset_ms)
         if reader.waiters:
             reader.serve(now_ms)
         self.schedule()

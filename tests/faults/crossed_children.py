@@ -195,8 +195,8 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         "a replayed record of a child does not wait for what was put for all before it",
         "kestrelpy/core/replay/replay.py",
         "        self._queue.catch_up()\n"
-        "        line.apply",
-        "        line.apply",
+        "        replay.apply",
+        "        replay.apply",
         CHILDREN,
     ),
     Fault(

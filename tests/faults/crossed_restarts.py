@@ -99,8 +99,8 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "delayed items outlive a flush",
         "kestrelpy/core/subscription/subscription.py",
-        "        self.ready_line.clear()\n        self.delays.clear(trash)\n",
-        "        self.ready_line.clear()\n",
+        "        self.ready_items.clear()\n        self.delays.clear(trash)\n",
+        "        self.ready_items.clear()\n",
         FLUSH,
     ),
     Fault(

@@ -452,14 +452,14 @@ FAULTS: tuple[Fault, ...] = (
     # -- what waits in the log only ----------------------------------------------------------
     Fault(
         "memory has no bound",
-        "kestrelpy/core/subscription/ready_line.py",
+        "kestrelpy/core/subscription/ready_items.py",
         "            cost >= state.residency.allowed\n",
         "            cost >= 1 << 60\n",
         TESTS_OF_THE_CORE,
     ),
     Fault(
         "an item without its body comes back into memory",
-        "kestrelpy/core/subscription/ready_line.py",
+        "kestrelpy/core/subscription/ready_items.py",
         "        if not item.is_whole and (is_out_of_order or place < ready.frontier):\n",
         "        if item.id < 0:\n",
         TESTS_OF_THE_CORE,
@@ -480,7 +480,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "what stands apart is met again in the log",
-        "kestrelpy/core/subscription/ready_line.py",
+        "kestrelpy/core/subscription/ready_items.py",
         " or id_ in state.out_of_order)\n",
         ")\n",
         TESTS_OF_THE_CORE,

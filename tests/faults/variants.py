@@ -239,7 +239,7 @@ RULES: Final[dict[str, Rule]] = {
             f"{_CORE}/subscription/test_subscription.py"
             "::test_an_expired_item_is_not_handed_out_even_if_nobody_cleared_it_away",
         ("ready", "disk"):
-            f"{_CORE}/subscription/test_ready_line.py"
+            f"{_CORE}/subscription/test_ready_items.py"
             "::test_what_expires_behind_the_frontier_goes_once_something_in_memory_does",
         ("leased", "memory"):
             f"{_CORE}/subscription/test_subscription.py"

@@ -66,10 +66,10 @@ class MemoryMachine(RuleBasedStateMachine):
         self.patch.setattr("journal.read.lookup.PIECE_BYTES_OF_ONE", piece)
         self.patch.setattr("journal.read.lookup.NEAR_BYTES", piece)
         self.patch.setattr("journal.read.lookup.NEAR_ITEMS", 3)
-        self.patch.setattr("kestrelpy.core.subscription.ready_line._SLACK_BYTES", 200)
+        self.patch.setattr("kestrelpy.core.subscription.ready_items._SLACK_BYTES", 200)
         self.patch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
         self.patch.setattr("kestrelpy.core.index.memory_budget.GRAIN_BYTES", 500)
-        self.patch.setattr("kestrelpy.core.subscription.ready_line.REFILL_ITEMS", 3)
+        self.patch.setattr("kestrelpy.core.subscription.ready_items.REFILL_ITEMS", 3)
         self.patch.setattr("kestrelpy.core.subscription.subscription.REFILL_ITEMS", 3)
         self.patch.setattr("kestrelpy.core.index.dead_letters.MEMORY_BYTES_MAX", 0)
         policy = Policy(
@@ -138,7 +138,7 @@ class MemoryMachine(RuleBasedStateMachine):
                 assert one.attempts == other.attempts
                 self.held.append((one, other))
                 for life, lease in zip(self.harnesses, (one, other), strict=True):
-                    life.reader.ready_line.said(lease)
+                    life.reader.ready_items.said(lease)
 
     @rule(dead=st.booleans())
     def peek(self, dead: bool) -> None:

@@ -70,7 +70,7 @@ class ObserverMachine(RuleBasedStateMachine):
         self.patch = little_memory(piece, 3, **{
             "kestrelpy.core.queue.browse._SPAN": 1,
             "kestrelpy.core.queue.browse._SPAN_LEAST": 3,
-            "kestrelpy.core.subscription.ready_line._SLACK_BYTES": 200,
+            "kestrelpy.core.subscription.ready_items._SLACK_BYTES": 200,
             "kestrelpy.core.index.dead_letters.MEMORY_BYTES_MAX": 0,
             "kestrelpy.operations.reading.PAGE_BYTES_MAX": answer,
         })  # fmt: skip

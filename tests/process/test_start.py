@@ -10,7 +10,7 @@ import pytest
 
 from journal.recovery.recovery import Recovery
 from kestrelpy.core.replay.replay import Replay
-from kestrelpy.core.replay.subscription_replay import ReplayLine
+from kestrelpy.core.replay.subscription_replay import SubscriptionReplay
 from tests.support.memory_disk import MemoryDisk
 from tests.support.server_harness import ServerHarness
 
@@ -73,5 +73,6 @@ def test_a_start_leaves_no_circles_for_the_garbage_collector(uncollected: None) 
     stage.say("a", b"get q0+child/peek")
     stage.restart()
 
-    left = [each for each in gc.get_objects() if isinstance(each, Replay | ReplayLine | Recovery)]
+    kinds = Replay | SubscriptionReplay | Recovery
+    left = [each for each in gc.get_objects() if isinstance(each, kinds)]
     assert left == []

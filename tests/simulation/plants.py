@@ -25,7 +25,7 @@ from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.registry.lifecycle import Lifecycle
 from kestrelpy.core.replay.replay import Replay
-from kestrelpy.core.replay.subscription_replay import ReplayLine
+from kestrelpy.core.replay.subscription_replay import SubscriptionReplay
 from kestrelpy.core.subscription.restore import OutOfOrder
 from kestrelpy.core.subscription.subscription import DEFERRED, Subscription
 from kestrelpy.core.transfer.in_flight import InFlight
@@ -217,7 +217,7 @@ def time_of_a_schedule_not_recorded() -> Any:
 @contextlib.contextmanager
 def pause_forgotten_by_a_restart() -> Iterator[None]:
     with (
-        mock.patch.object(ReplayLine, "_paused", lambda replay, record: None),
+        mock.patch.object(SubscriptionReplay, "_paused", lambda replay, record: None),
         mock.patch.object(Operator, "resumes", 0.01),  # else it is seen once in a thousand runs
     ):
         yield
@@ -228,13 +228,13 @@ def declaration_forgotten_by_a_restart() -> Any:
 
 
 def lease_by_token_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(ReplayLine, "_leased", lambda replay, record: None)
+    return mock.patch.object(SubscriptionReplay, "_leased", lambda replay, record: None)
 
 
 @contextlib.contextmanager
 def renewal_of_a_token_forgotten_by_a_restart() -> Iterator[None]:
     with (
-        mock.patch.object(ReplayLine, "_renewed", lambda replay, record: None),
+        mock.patch.object(SubscriptionReplay, "_renewed", lambda replay, record: None),
         mock.patch.multiple(Keeper, leases_ms=(20,), renews=0.8),  # else it is hardly ever seen
     ):
         yield

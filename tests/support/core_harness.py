@@ -45,7 +45,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.replay.replay import Replay
-from kestrelpy.core.subscription.ready_line import item_of
+from kestrelpy.core.subscription.ready_items import item_of
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from kestrelpy.core.subscription.where import Where
 from kestrelpy.operations.modes import UP
@@ -223,9 +223,9 @@ class CoreHarness:
             backlog, before = reader.read_ahead, unread(reader)
             assert isinstance(backlog, PendingReadAhead)
             if reader.dead.sought:
-                reader.ready_line.revive(backlog.put_of(reader.dead.sought))
+                reader.ready_items.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
-                reader.ready_line.refill(self.unix_ms)
+                reader.ready_items.refill(self.unix_ms)
             fetch(reader)
             moved |= unread(reader) != before
             reader.serve(self.now_ms)
@@ -419,10 +419,10 @@ def unread(reader: Subscription) -> tuple[int, int, int]:
 def fetch(reader: Subscription) -> None:
     """Read back the out-of-order items that are next."""
     backlog = reader.read_ahead
-    wanted = reader.ready_line.begin_fetch()
+    wanted = reader.ready_items.begin_fetch()
     if wanted:
         assert isinstance(backlog, PendingReadAhead)
-        reader.ready_line.fetched([backlog.put_of(id_) for id_ in wanted])
+        reader.ready_items.fetched([backlog.put_of(id_) for id_ in wanted])
 
 
 def standing(reader: Subscription) -> list[tuple[int, Item]]:
@@ -450,7 +450,7 @@ def all_read(reader: Subscription) -> Subscription:
     reader.residency.allowed = UNLIMITED
     while reader.ready.beyond or reader.ready.disk_refs.count:
         before = unread(reader)
-        reader.ready_line.refill(0, UNLIMITED)
+        reader.ready_items.refill(0, UNLIMITED)
         fetch(reader)
         assert unread(reader) != before, "what is left to the log can be read back"
     return reader

@@ -192,7 +192,7 @@ class DiskHarness(ServerHarness):
     # -- off the loop -----------------------------------------------------------------------
 
     def read_back(self, reader: Subscription) -> None:
-        reader.ready_line.refill(self.unix_ms)
+        reader.ready_items.refill(self.unix_ms)
         if reader.waiters:
             reader.serve(self.now_ms)
 

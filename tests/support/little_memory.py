@@ -10,7 +10,7 @@ import pytest
 from journal.write.segment_file import Sizes
 
 _REFILLS = (
-    "kestrelpy.core.subscription.ready_line.REFILL_ITEMS",
+    "kestrelpy.core.subscription.ready_items.REFILL_ITEMS",
     "kestrelpy.core.subscription.subscription.REFILL_ITEMS",
 )
 

@@ -168,7 +168,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.index.leases._ByDeadline": {"latest_ms": NUMBER},
     "core.index.leases.Leases": {},
-    "core.subscription.ready_line.ReadyLine": {},
+    "core.subscription.ready_items.ReadyItems": {},
     "core.log.log.JournalLog": {
         "archive_to sync_ms sync_in_turn is_local": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable lsn_notified": NUMBER,
@@ -500,7 +500,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.tools.view.JournalView journal.tools.view._LiveFiles
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
         journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.OutOfOrder
-        core.replay.replay.Replay core.replay.subscription_replay.ReplayLine
+        core.replay.replay.Replay core.replay.subscription_replay.SubscriptionReplay
         core.replay.subscription_replay.PutSizes server.restart.adoption.RecoveredDirectory
         server.restart.adoption.Adoption server.restart.recovery._Folder
         server.restart.recovery._Recovery server.restart.replayed.Replayed
@@ -579,7 +579,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.files.Files journal.files.Handle journal.files.Lock journal.snapshot.job.Pilable
         core.key_rule.KeyRule core.schedules.Times
         core.fanout.child.Parent core.log.memory_log.Reserve core.subscription.state.Needs
-        core.subscription.ready_line.KeyGatePort
+        core.subscription.ready_items.KeyGatePort
         core.trash.Passing
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.ConnectionRoom

@@ -428,12 +428,12 @@ class ServerHarness:
             one = target.store.one(reader.dead.sought) if reader.dead.sought else None
             record = one.run(self.disk) if one is not None else None
             if record is not None:
-                reader.ready_line.revive(record)
+                reader.ready_items.revive(record)
                 moved = True
-            wanted = reader.ready_line.begin_fetch()
+            wanted = reader.ready_items.begin_fetch()
             if wanted:
                 found = target.store.some(wanted).run(self.disk).records.values()
-                reader.ready_line.fetched(found)
+                reader.ready_items.fetched(found)
                 reader.ready.disk_refs.put_back()
                 moved |= bool(found)
             if reader.ready.beyond:
@@ -442,7 +442,7 @@ class ServerHarness:
                     life, order = made
                     backlog.arrived(life, *order.run(self.disk))
                     moved = True
-                reader.ready_line.refill(self.unix_ms)
+                reader.ready_items.refill(self.unix_ms)
             reader.serve(self.now_ms)
         return moved
 

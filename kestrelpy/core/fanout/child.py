@@ -207,7 +207,7 @@ class Child(Subscription):
             self.stands(each.id)
         if here and here[-1].lsn > self.log.lsn_stored:
             for place, _, _, lsn in here:
-                self.ready_line.placed(place, lsn)
+                self.ready_items.placed(place, lsn)
 
     def pass_number(self, number: int) -> None:
         """Pass the parent's next number: no item that is for all and available has it."""
@@ -226,7 +226,7 @@ class Child(Subscription):
         self.taken, self.seen_bytes = item.id, put_bytes
         if not self._accepts(item, now_ms):
             return
-        self.ready_line.add(self.bound(item))
+        self.ready_items.add(self.bound(item))
         if self.waiters.count:
             self.serve(now_ms)
 

@@ -116,7 +116,7 @@ class AckUpTo:
         blocked, freed = keyed.drop_blocked(gone, marker)
         left -= blocked
         if ready.beyond and ready.frontier <= marker:
-            count = reader.ready_line.count_unleased(ready.frontier, min(marker, reader.live.last))
+            count = reader.ready_items.count_unleased(ready.frontier, min(marker, reader.live.last))
             share = count if reader.policy.max_bytes is None else ready.beyond
             size = ready.beyond_bytes * share // ready.beyond
             left -= size

@@ -135,11 +135,11 @@ class Admin:
         unix_ms = now_ms + reader.clock.offset_ms
         lsn = reader.append(records.redriven(id_, place, unix_ms))
         if item is None:
-            reader.ready_line.stand(place, id_, death.body_bytes)
-            reader.ready_line.placed(place, lsn)
-            reader.ready_line.look_ahead()
+            reader.ready_items.stand(place, id_, death.body_bytes)
+            reader.ready_items.placed(place, lsn)
+            reader.ready_items.look_ahead()
         else:
             item = reader.bound(item)
             item.lsn = max(item.lsn, lsn)  # the item is shown when that record is stored
-            reader.ready_line.put_back(item, place)
+            reader.ready_items.put_back(item, place)
         return lsn

@@ -198,7 +198,7 @@ class ChildQueue:
         if delay is not None:
             child.delay(item, delay, now_ms)
         else:
-            child.ready_line.add(item)
+            child.ready_items.add(item)
             if child.waiters.count:
                 child.serve(now_ms)
         return item.lsn

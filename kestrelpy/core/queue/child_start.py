@@ -93,7 +93,7 @@ class ChildStart:
         assert queue.unseen is not None
         new = {entry.item for entry in begins.delayed}
         queue.reader.delays.share(new.__contains__, queue.unseen.due)
-        child.ready_line.begin(*out_of_order.finish(queue.unseen.due.__contains__))
+        child.ready_items.begin(*out_of_order.finish(queue.unseen.due.__contains__))
         if child.log.read_ahead is not None:
             return
         places = {each.item: each.place for each in begins.placed}
@@ -106,4 +106,4 @@ class ChildStart:
             if id_ in child.delays:
                 child.delays.items[id_] = child.bound(item)
             else:
-                child.ready_line.put_back(child.bound(item), places.get(id_, id_))
+                child.ready_items.put_back(child.bound(item), places.get(id_, id_))

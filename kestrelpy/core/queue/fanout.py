@@ -93,7 +93,7 @@ class FanOut:
             del lagging[child]
             for item, put_bytes in self._late:
                 if item.id <= child.taken:  # a look at the child came before its turn
-                    child.ready_line.offer(item)
+                    child.ready_items.offer(item)
                 elif child.wants_each:
                     child.arrive_late(item, now_ms, put_bytes)
             child.follow()

@@ -138,7 +138,7 @@ class Queue(QueueState):
         if passes_on:
             self.fanout.forward(item, now_ms)
             return item.lsn
-        (reader := self.reader).ready_line.add(item)
+        (reader := self.reader).ready_items.add(item)
         if reader.waiters.count:
             reader.serve(now_ms)
         if self.children:
@@ -175,7 +175,7 @@ class Queue(QueueState):
             at = lsn - len(items)
             for item in items:
                 item.lsn = at = at + 1
-        self.reader.ready_line.add_run(items, body_bytes)
+        self.reader.ready_items.add_run(items, body_bytes)
         return lsn
 
     def _refusal(

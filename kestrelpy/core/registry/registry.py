@@ -114,7 +114,7 @@ class Registry:
         for waiter in reader.waiters.take_all():
             self._answer_nothing(waiter)
         # A reference that outlives the subscription (an overdue lease) must not keep its items.
-        reader.ready_line.clear()
+        reader.ready_items.clear()
         reader.delays.clear(trash)
         reader.markers = MarkerIndex()
         reader.key_gate.in_flight = 0

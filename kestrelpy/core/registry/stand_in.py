@@ -59,7 +59,7 @@ class StandIn:
         """Put empty parts into a subscription that is gone."""
         empty = self._queue.reader
         reader.needs = None
-        reader.key_gate.ready_line = empty.ready_line
-        reader.ready_line, reader.key_gate = empty.ready_line, empty.key_gate
+        reader.key_gate.ready_items = empty.ready_items
+        reader.ready_items, reader.key_gate = empty.ready_items, empty.key_gate
         reader.outbox, reader.by_token = empty.outbox, empty.by_token
         reader.expiry_sweep = empty.expiry_sweep

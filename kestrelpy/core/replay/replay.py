@@ -47,7 +47,7 @@ from kestrelpy.core.fanout import Child
 from kestrelpy.core.index import MarkerIndex
 from kestrelpy.core.log import records
 from kestrelpy.core.queue import ChildQueue, Queue, found
-from kestrelpy.core.replay.subscription_replay import PutSizes, ReplayLine
+from kestrelpy.core.replay.subscription_replay import PutSizes, SubscriptionReplay
 
 
 class Replay:
@@ -61,8 +61,8 @@ class Replay:
         self._opening = Checkpoint(b"")  # the latest one known
         self._numbered = IdSet()  # items with a put among the records so far
         self._released_ids: list[int] = []  # numbers given to no item of the queue itself
-        self._own = own = ReplayLine(queue.reader, self._sizes, queue._apply_settled)
-        self._lines: dict[int, ReplayLine] = {0: own}
+        self._own = own = SubscriptionReplay(queue.reader, self._sizes, queue._apply_settled)
+        self._replays: dict[int, SubscriptionReplay] = {0: own}
         self._apply: dict[int, Callable[[Record], None]] = own.apply | {
             Kind.PUT: self._put,
             Kind.SETTLED: self._settled,
@@ -92,10 +92,16 @@ class Replay:
         for state in snapshot.readers:
             child = ChildQueue.named(queue, state.number, state.name, state.floor).child
             child.total_items = state.total
-            line = self._lines[state.number] = ReplayLine(child, self._sizes, queue._apply_settled)
-            line.restore(state)
+            replay = self._replay_of(child)
+            replay.restore(state)
             child.paused = state.paused
         queue.dedupe.expect(snapshot.chunks, snapshot.scopes)
+
+    def _replay_of(self, child: Child) -> SubscriptionReplay:
+        """Begin the replay of a child that is named."""
+        replay = SubscriptionReplay(child, self._sizes, self._queue._apply_settled)
+        self._replays[child.number] = replay
+        return replay
 
     def run(self, records: Iterable[Record]) -> None:
         """Apply every record, in order."""
@@ -114,13 +120,13 @@ class Replay:
 
     def _of_child(self, record: Record, method: Callable[[Record], None]) -> None:
         """Apply a record of a child; if the child was removed, only the numbers it gave count."""
-        line = self._lines.get(record.reader)
-        if line is None:
+        replay = self._replays.get(record.reader)
+        if replay is None:
             if record.kind in PLACING or record.kind == Kind.READER:
                 method(record)
             return
         self._queue.catch_up()
-        line.apply.get(record.kind, method)(record)
+        replay.apply.get(record.kind, method)(record)
 
     def finish(
         self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0,
@@ -133,7 +139,7 @@ class Replay:
         they are there, and cannot be read, until an operator gives them up.
         """
         queue, reader = self._queue, self._queue.reader
-        queue.heard_ms = max(line.out_of_order.heard_ms for line in self._lines.values())
+        queue.heard_ms = max(replay.out_of_order.heard_ms for replay in self._replays.values())
         if checkpoint is not None:
             self._pass_up_to(checkpoint.next_item - 1)
             if checkpoint.next_item > self._opening.next_item:
@@ -144,16 +150,16 @@ class Replay:
         reader.tokens_lsn = lsn_last
         queue.catch_up()
         for number, ids in (lost or {}).items():
-            if number in self._lines:
-                self._lines[number].lose(ids)
+            if number in self._replays:
+                self._replays[number].lose(ids)
         shared = dict[int, DelayedEntry]()
         if queue.unseen is not None:
-            for line in self._lines.values():
-                line.out_of_order.take_new(shared)
+            for replay in self._replays.values():
+                replay.out_of_order.take_new(shared)
             queue.unseen.due.restore(shared.values())
-        for line in self._lines.values():
-            line.reader.tokens_lsn = lsn_last
-            line.finish(shared.__contains__)
+        for replay in self._replays.values():
+            replay.reader.tokens_lsn = lsn_last
+            replay.finish(shared.__contains__)
 
     def _pass_up_to(self, number: int) -> None:
         """Count the numbers up to this one as given, to unknown items or places."""
@@ -185,8 +191,8 @@ class Replay:
 
     def close(self) -> None:
         """Break the reference cycles of the replay, which applies no more records."""
-        for line in (self._own, *self._lines.values()):
-            line.apply.clear()
+        for replay in (self._own, *self._replays.values()):
+            replay.apply.clear()
         self._apply.clear()
 
     def skip_tokens(self) -> None:
@@ -236,12 +242,12 @@ class Replay:
     def _hand_on(self, copy: int, origin: Origin) -> None:
         """End an item of this log that the put of `copy` ended; its MOVED record follows."""
         _, child, part = origin.queue.partition(b"+")
-        line: ReplayLine | None = self._own
+        replay: SubscriptionReplay | None = self._own
         if child:
             self._queue.catch_up()
             reader = self._queue.children.get(part)
-            line = self._lines.get(reader.number) if reader is not None else None
-        if line is not None and line.hand_on(copy, origin):
+            replay = self._replays.get(reader.number) if reader is not None else None
+        if replay is not None and replay.hand_on(copy, origin):
             self._queue._apply_opened(copy, origin)
 
     def _put_for_some(self, record: Record, size: int) -> None:
@@ -271,7 +277,7 @@ class Replay:
 
     def _put_for_child(self, child: Child, record: Record, size: int) -> None:
         child.total_items += 1
-        self._lines[child.number].put(record, size)
+        self._replays[child.number].put(record, size)
 
     def _settled(self, record: Record) -> None:
         for id_ in settled_by(record):
@@ -280,19 +286,20 @@ class Replay:
     def _released(self, record: Record) -> None:
         """Release an item: a new one in all subscriptions that have it, a nacked one in its own."""
         self._give_place(record)
-        new = [line for line in self._lines.values() if line.out_of_order.is_new(record.item)]
+        item = record.item
+        new = [each for each in self._replays.values() if each.out_of_order.is_new(item)]
         if record.reader:
-            new = [self._lines[record.reader]] if record.reader in self._lines else []
-        for line in new or ([] if record.reader else [self._own]):
-            line.release(record)
+            new = [self._replays[record.reader]] if record.reader in self._replays else []
+        for replay in new or ([] if record.reader else [self._own]):
+            replay.release(record)
         if new and self._own not in new and not record.reader:
             self._own.out_of_order.mark(record.item, record.number)
 
     def _redriven(self, record: Record) -> None:
         self._give_place(record)
-        line = self._lines.get(record.reader)
-        if line is not None:
-            line.redrive(record)
+        replay = self._replays.get(record.reader)
+        if replay is not None:
+            replay.redrive(record)
 
     def _give_place(self, record: Record) -> None:
         self._released_ids.append(record.number)
@@ -314,27 +321,27 @@ class Replay:
             queue.passes_on = record.small == STOPS
             return
         if record.small == STOPS:
-            gone = self._lines.pop(record.reader, None)
+            gone = self._replays.pop(record.reader, None)
             queue.children = {
                 part: child for part, child in queue.children.items()
                 if gone is None or child is not gone.reader
             }  # fmt: skip
             return
         name = decode_meta(record.meta).get(Tag.NAME)
-        if record.reader in self._lines or not isinstance(name, bytes):
+        if record.reader in self._replays or not isinstance(name, bytes):
             return
         queue.catch_up()
         child = ChildQueue.named(queue, record.reader, name, record.number).child
         child.named_lsn = record.lsn
-        line = self._lines[record.reader] = ReplayLine(child, self._sizes, queue._apply_settled)
+        replay = self._replay_of(child)
         begins = Beginning.decode(record)
         if begins is not None:
             child.live, child.live_bytes = begins.live, begins.live_bytes
             child.total_items = len(begins.live)
             child.ageless = queue.reader.ageless.both(begins.live)
-            line.out_of_order.restore(begins.delayed, begins.placed)
+            replay.out_of_order.restore(begins.delayed, begins.placed)
             for _, due_ms, _, _, runs_ms in begins.delayed:
-                line.out_of_order.hear(heard_ms(record.time_ms, due_ms, runs_ms))
+                replay.out_of_order.hear(heard_ms(record.time_ms, due_ms, runs_ms))
 
     def _tokens(self, record: Record) -> None:
         self._queue.reader._apply_tokens(record.number)

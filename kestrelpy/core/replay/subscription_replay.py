@@ -63,7 +63,7 @@ class PutSizes:
         return ended_bytes(record.small, record.meta)
 
 
-class ReplayLine:
+class SubscriptionReplay:
     """One subscription during replay."""
 
     __slots__ = (
@@ -116,7 +116,7 @@ class ReplayLine:
         reader = self.reader
         if not reader.live:
             reader.live_bytes = 0
-        reader.ready_line.begin(*self.out_of_order.finish(shared))
+        reader.ready_items.begin(*self.out_of_order.finish(shared))
 
     def leave_all(self) -> None:
         """Remove all items, dead letters and leases."""

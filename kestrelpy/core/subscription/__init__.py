@@ -1,8 +1,8 @@
-"""One subscription: its ready line, leases, nacks and outbox."""
+"""One subscription: its ready items, leases, nacks and outbox."""
 
 from kestrelpy.core.subscription.outbox import AT_ONCE_MS, onward
 from kestrelpy.core.subscription.placed import Placed
-from kestrelpy.core.subscription.ready_line import item_of
+from kestrelpy.core.subscription.ready_items import item_of
 from kestrelpy.core.subscription.restore import OutOfOrder
 from kestrelpy.core.subscription.state import Needs
 from kestrelpy.core.subscription.subscription import (

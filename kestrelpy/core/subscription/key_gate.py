@@ -20,7 +20,7 @@ from kestrelpy.core.index import ITEM_COST, UNLIMITED, Blocked, KeyLocks
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.log import records
 from kestrelpy.core.subscription.outbox import EXPIRED, Outbox
-from kestrelpy.core.subscription.ready_line import ReadyLine
+from kestrelpy.core.subscription.ready_items import ReadyItems
 from kestrelpy.core.subscription.state import SubscriptionState
 
 # One call passes over this many expired or blocked items at the front: so a million of them cost
@@ -32,18 +32,18 @@ _PART: Final = 2  # blocked items may take this part (1/2) of the ready list's m
 
 
 class KeyGate:
-    """The claims of one subscription's items, and its ready line.
+    """The claims of one subscription's items, and its ready items.
 
     `whole` are the blocked items in memory, `cost` their bytes there. `in_flight` counts the key
     values of leased items.
     """
 
-    __slots__ = ("_outbox", "_state", "in_flight", "keys", "ready_line", "whole", "whole_bytes")
+    __slots__ = ("_outbox", "_state", "in_flight", "keys", "ready_items", "whole", "whole_bytes")
 
     def __init__(self, state: SubscriptionState, outbox: Outbox) -> None:
         self._state = state
         self._outbox = outbox
-        self.ready_line = ReadyLine(state, self)
+        self.ready_items = ReadyItems(state, self)
         self.keys = KeyLocks(state.policy.keys.matches_any)
         self.whole: dict[int, Item] = {}
         self.whole_bytes = 0
@@ -90,7 +90,7 @@ class KeyGate:
             passed += 1
             if ready.beyond and not ready.resident:
                 self._count()
-                self.ready_line.refill(unix_ms)
+                self.ready_items.refill(unix_ms)
                 if ready.resident:
                     room = self._room()
             following = ready.pop()
@@ -120,7 +120,7 @@ class KeyGate:
             elif (popped := ready.pop()) is not None:
                 self._park(*popped)
             if ready.beyond and not ready.resident:
-                self.ready_line.refill(unix_ms)
+                self.ready_items.refill(unix_ms)
             following = ready.first()
         self._look_ahead()
         return None
@@ -128,7 +128,7 @@ class KeyGate:
     def _look_ahead(self) -> None:
         """Look at the disk references: the next one may follow an item that was passed over."""
         if self._state.ready.disk_refs.count:
-            self.ready_line.look_ahead()
+            self.ready_items.look_ahead()
 
     def _park(self, place: int, item: Item) -> None:
         """Block an item that stood at the front of the ready list."""
@@ -258,13 +258,13 @@ class KeyGate:
         """Return these items, which are not blocked any more, to the ready list."""
         back = [(self._forget_whole(each[0]), each) for each in freed]
         self._count()
-        ready_line = self.ready_line
+        ready_items = self.ready_items
         for item, (blocked, place, body_bytes) in back:
             if item is not None:
-                ready_line.put_back(item, place)
+                ready_items.put_back(item, place)
             else:
-                ready_line.stand(place, blocked, body_bytes)
-                ready_line.look_ahead()
+                ready_items.stand(place, blocked, body_bytes)
+                ready_items.look_ahead()
 
     def _forget_whole(self, id_: int) -> Item | None:
         item = self.whole.pop(id_, None)

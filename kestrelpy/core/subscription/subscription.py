@@ -6,8 +6,9 @@
         ^                |
         +--- DELAYED <---+                  READY past its expiry ---> expired
 
-A subscription consists of parts that share one state: the ready line with its key gate, the outbox,
-the leases by token. A queue's own consumers share one subscription; each fan-out child is another.
+A subscription consists of parts that share one state: the ready items with their key gate, the
+outbox, the leases by token. A queue's own consumers share one subscription; each fan-out child is
+another.
 
 One rule: decide, apply, log. A transition checks, calls `_apply_x`, then appends a record; replay
 calls the same `_apply_x`, which takes no clock and cannot fail.
@@ -29,7 +30,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.expiry_sweep import ExpirySweep
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX, KeyGate
 from kestrelpy.core.subscription.outbox import ATTEMPTS_NOTED, Outbox
-from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
+from kestrelpy.core.subscription.ready_items import REFILL_ITEMS
 from kestrelpy.core.subscription.state import SubscriptionState
 from kestrelpy.core.subscription.token_leases import TokenLeases
 from kestrelpy.core.subscription.where import WORDS, Where
@@ -56,7 +57,7 @@ OVERDUE: Final = b"lease"
 class Subscription(SubscriptionState):
     """The ready list of a queue's consumers with their leases, dead letters and waiters."""
 
-    __slots__ = ("_serving", "by_token", "expiry_sweep", "key_gate", "outbox", "ready_line")
+    __slots__ = ("_serving", "by_token", "expiry_sweep", "key_gate", "outbox", "ready_items")
 
     def __init__(
         self, name: bytes, policy: Policy, log: Log, clock: ClockOffset, to_resume: list[Waiter],
@@ -69,7 +70,7 @@ class Subscription(SubscriptionState):
         )
         self.outbox = Outbox(self)
         self.key_gate = KeyGate(self, self.outbox)
-        self.ready_line = self.key_gate.ready_line
+        self.ready_items = self.key_gate.ready_items
         self.by_token = TokenLeases(self)
         self.expiry_sweep = ExpirySweep(self, self.key_gate)
         self._serving = False
@@ -144,9 +145,9 @@ class Subscription(SubscriptionState):
         """
         ready = self.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
-            self.ready_line.refill(now_ms + self.clock.offset_ms)
+            self.ready_items.refill(now_ms + self.clock.offset_ms)
         if ready.disk_refs.ids.count:
-            self.ready_line.look_ahead()
+            self.ready_items.look_ahead()
         found = ready.pop()
         if found is not None and (found[1].expires_ms or found[1].key):
             return self.key_gate.skip_blocked(found, now_ms)
@@ -160,9 +161,9 @@ class Subscription(SubscriptionState):
             return self.dead.first()
         unix_ms = now_ms + self.clock.offset_ms
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            self.ready_line.refill(unix_ms)
+            self.ready_items.refill(unix_ms)
         if self.ready.disk_refs.count:
-            self.ready_line.look_ahead()
+            self.ready_items.look_ahead()
         item = self.ready.first()
         if item is not None and (item.expires_ms or item.key):
             return self.key_gate.first(item, now_ms)
@@ -189,7 +190,7 @@ class Subscription(SubscriptionState):
         if item is not None:
             is_over = 0 < item.expires_ms <= now_ms + self.clock.offset_ms
             return is_over or (bool(item.key) and self.key_gate.is_blocked(item))
-        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.ready_line.is_cut_off
+        return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.ready_items.is_cut_off
 
     @property
     def _leases_no_more(self) -> bool:
@@ -352,7 +353,7 @@ class Subscription(SubscriptionState):
         if 0 < item.expires_ms < due_ms:  # it ends at the earlier time; a restart knows no other
             delay, due_ms = Delay(item.expires_ms, True), item.expires_ms
         if delay is None or due_ms <= unix_ms:
-            self.ready_line.put_back(item, lease.place)
+            self.ready_items.put_back(item, lease.place)
             draft = records.returned(item, attempts, began_ms, unix_ms, reason)
             return self._append_returned(lease, draft)
         if item.key:
@@ -400,12 +401,12 @@ class Subscription(SubscriptionState):
         `item` is None when only the log has its body.
         """
         if item is None:
-            self.ready_line.stand(place, id_, size)
-            self.ready_line.placed(place, lsn)
+            self.ready_items.stand(place, id_, size)
+            self.ready_items.placed(place, lsn)
             self.stands(id_)
         else:
             item.marker = item.marker or place
-            self.ready_line.put_back(item, place)
+            self.ready_items.put_back(item, place)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int, expiry_ms: int = 0) -> int:
         """Extend the lease to `lease_ms` from now; return the record to wait for, 0: none.
@@ -427,7 +428,7 @@ class Subscription(SubscriptionState):
         waiters, to_resume = self.waiters, self.to_resume
         for dead in (False, True):
             waiter, left = waiters.first(dead), SERVED_MAX
-            while left and waiter is not None and self._hand_to(waiter, now_ms):
+            while left and waiter is not None and self._answer(waiter, now_ms):
                 waiters.finish(waiter)
                 to_resume.append(waiter)
                 waiter, left = waiters.first(dead), left - 1
@@ -456,7 +457,7 @@ class Subscription(SubscriptionState):
         if waiters.first_after < latest:
             self.alarm.need(now_ms + _SOON_MS)
 
-    def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:
+    def _answer(self, waiter: Waiter, now_ms: int) -> bool:
         """Answer this waiter; False: it cannot be served yet, and no waiter behind it can.
         If waiting cannot help, the waiter is refused with the reason."""
         if waiter.want is Want.PEEK:
@@ -506,9 +507,9 @@ class Subscription(SubscriptionState):
             self.tidy()
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
             # Expired items may stand after the frontier as well.
-            self.ready_line.refill(now_ms + self.clock.offset_ms)
+            self.ready_items.refill(now_ms + self.clock.offset_ms)
         if self.ready.disk_refs.count:
-            self.ready_line.look_ahead()
+            self.ready_items.look_ahead()
         if self.waiters:
             self.serve(now_ms)  # other calls may have cleared the front in the meantime
         return taken
@@ -537,7 +538,7 @@ class Subscription(SubscriptionState):
         spared = IdSet.union([leases.token_ids, held, IdSet.of(dead.unlogged)])
         size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
         self._apply_flushed(spared, last_id, size)
-        self.ready_line.clear()
+        self.ready_items.clear()
         self.delays.clear(trash)
         self.key_gate.clear(spared)
         self.tidy()
@@ -582,7 +583,7 @@ class Subscription(SubscriptionState):
 
     def _discard_first(self, unix_ms: int) -> None:
         """Drop the head of the ready list to make room."""
-        item = self.ready_line.pop_any(unix_ms)
+        item = self.ready_items.pop_any(unix_ms)
         if item is not None:
             self.key_gate.drop(item)
             self._apply_done(item.id, item.size)

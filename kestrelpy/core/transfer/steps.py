@@ -99,7 +99,7 @@ class TransferSource:
         if lease.dead:
             reader.dead.put_back(item, reader.log.read_ahead is None)
         else:
-            reader.ready_line.put_back(item, lease.place)
+            reader.ready_items.put_back(item, lease.place)
 
     def leave(
         self, lease: Lease, target: bytes, now_ms: int, lazily: bool = False

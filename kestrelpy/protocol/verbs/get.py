@@ -467,7 +467,7 @@ def _say_lease(
     to.value_bytes += len(data)
     to.hold(data, log, stored, written)
     if opens:
-        reader.ready_line.said(lease)
+        reader.ready_items.said(lease)
 
 
 def _say_peek(

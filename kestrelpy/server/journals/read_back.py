@@ -102,7 +102,7 @@ class ReadBack:
     def _hide(self, reader: Subscription, target: JournalLog, id_: int) -> None:
         """Hide a dead letter without a body until the next start."""
         if target.failure is None:
-            reader.ready_line.hide(id_)
+            reader.ready_items.hide(id_)
         elif id_ == reader.dead.sought:
             reader.dead.hide(id_)  # most likely never written: that is no damage
 
@@ -117,7 +117,7 @@ class ReadBack:
         if backlog.is_reading:
             return True
         if backlog.has_more:
-            if reader.ready_line.has_room():
+            if reader.ready_items.has_room():
                 self._look_again(reader, target)
             return True
         if target.failure is not None:
@@ -126,7 +126,7 @@ class ReadBack:
         if not lost:
             return False
         backlog.give_up()
-        reader.ready_line.skip_lost(lost)
+        reader.ready_items.skip_lost(lost)
         self._look_again(reader, target)
         return True
 
@@ -141,11 +141,11 @@ class ReadBack:
             and self._cache.is_reading(target)
         ):
             return False  # it takes the results of that read
-        wanted = reader.ready_line.begin_fetch()
+        wanted = reader.ready_items.begin_fetch()
         if not wanted:
             return True
         if is_shared and (known := self._cache.of(target, wanted)):
-            reader.ready_line.fetched(known)
+            reader.ready_items.fetched(known)
             reader.ready.disk_refs.put_back()
             self._look_again(reader, target)
             return True
@@ -159,7 +159,7 @@ class ReadBack:
             reader.ready.disk_refs.put_back()
             return False
         for id_ in wanted:  # no segment holds them
-            reader.ready_line.hide_disk_ref(id_)
+            reader.ready_items.hide_disk_ref(id_)
         reader.ready.disk_refs.put_back()  # the look is over: without that nothing is read again
         self._look_again(reader, target)
         return True
@@ -174,7 +174,7 @@ class ReadBack:
         finally:
             if self._cache.is_reading(target):
                 self._cache.end(target, records)
-        reader.ready_line.fetched(records.values())
+        reader.ready_items.fetched(records.values())
         if found.shortage is not None:
             reader.ready.disk_refs.put_back()
             self._try_later(reader, target, found.shortage)
@@ -187,7 +187,7 @@ class ReadBack:
             if number and again.number(id_) == number:  # otherwise written, or compacted, meanwhile
                 reason = found.reasons.get(id_, "not found")
                 log.error("%s: item %d cannot be read: %s", target.journal.folder, id_, reason)
-                reader.ready_line.hide_disk_ref(id_)
+                reader.ready_items.hide_disk_ref(id_)
         reader.ready.disk_refs.put_back()
         self._log_damage(reader, target)
         self._read_done(reader)
@@ -253,7 +253,7 @@ class ReadBack:
         self._can_read(reader)
         again = target.store.one(one.item)
         if record is not None:
-            reader.ready_line.revive(record)
+            reader.ready_items.revive(record)
         elif again is not None and again.extent.number != one.extent.number:
             reader.schedule_read()  # its segment was compacted meanwhile
         else:

@@ -159,8 +159,8 @@ class _Recovery:
         if target is None or backlog is None:
             return
         files = self._directory.patient
-        wanted = reader.ready_line.begin_fetch()
-        reader.ready_line.fetched(target.store.some(wanted).run(files).records.values())
+        wanted = reader.ready_items.begin_fetch()
+        reader.ready_items.fetched(target.store.some(wanted).run(files).records.values())
         reader.ready.disk_refs.put_back()  # the others are read again, and reported
         made = backlog.next_read(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:
@@ -169,7 +169,7 @@ class _Recovery:
                 backlog.arrived(life, *read.run(files))
             except OSError as error:
                 backlog.failed(life, error)
-        reader.ready_line.refill(self._unix_ms)
+        reader.ready_items.refill(self._unix_ms)
         if reader.ready.count:
             reader.schedule_read()
 

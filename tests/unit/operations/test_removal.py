@@ -16,7 +16,7 @@ from tests.support.server_harness import ServerHarness
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerHarness]:
     """A server whose memory has room for one item of a queue."""
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
-    monkeypatch.setattr("kestrelpy.core.subscription.ready_line.REFILL_ITEMS", 1)
+    monkeypatch.setattr("kestrelpy.core.subscription.ready_items.REFILL_ITEMS", 1)
     made = ServerHarness()
     made.set_queue(max_memory=1)
     made.store(b"one", b"two", b"three")

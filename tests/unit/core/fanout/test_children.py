@@ -128,7 +128,7 @@ def test_a_child_that_is_no_more_takes_in_nothing() -> None:
     q.put(b"two", delay=Delay(100))
     q.pass_time(100)
     # A read that was under way, say, ends now.
-    audit.child.ready_line.refill(q.now_ms)
+    audit.child.ready_items.refill(q.now_ms)
     assert (list(audit.child.live), audit.child.ready.count) == ([], 0)
 
 

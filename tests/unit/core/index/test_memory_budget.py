@@ -15,7 +15,7 @@ from kestrelpy.core.index.memory_budget import (
 )
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.queue.ack_up_to import AckUpTo
-from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
+from kestrelpy.core.subscription.ready_items import REFILL_ITEMS
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
 from tests.support.core_harness import make_queue

@@ -142,7 +142,7 @@ def test_the_keys_of_items_that_came_back_and_are_in_the_log_alone_are_free(
     keys: KeySettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
-    monkeypatch.setattr("kestrelpy.core.subscription.ready_line._SLACK_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.core.subscription.ready_items._SLACK_BYTES", 0)
     q = make_queue(max_memory_bytes=4 << 10, max_attempts=None, lease_ms=None, keys=keys)
     for number in range(40):
         q.put(b"x", key=f"{number},{number + 100}")

@@ -187,7 +187,7 @@ def test_a_dead_item_whose_body_cannot_be_read_is_purged_once() -> None:
     for _ in range(2):
         q.abort(q.open())
     again = q.restarted()
-    again.reader.ready_line.hide(again.reader.dead.missing)
+    again.reader.ready_items.hide(again.reader.dead.missing)
     assert again.reader.dead.is_hidden(1)
     assert again.purge(1)
     assert (again.reader.dead.count, len(again.reader.dead)) == (1, 1)

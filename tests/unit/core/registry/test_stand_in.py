@@ -22,14 +22,14 @@ from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.queue.retention import QueueRetention
 from kestrelpy.core.subscription.key_gate import KeyGate
-from kestrelpy.core.subscription.ready_line import ReadyLine
+from kestrelpy.core.subscription.ready_items import ReadyItems
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.core.timers import Alarm, PartAlarm
 from tests.support.server_harness import ServerHarness
 
 WATCHED = {
     Alarm, Child, ChildQueue, Item, Journal, JournalLog, KeyGate, Lease, MemoryLog, PartAlarm,
-    Queue, Ready, ReadyLine, QueueRetention, LogStore, Subscription, Waiter,
+    Queue, Ready, ReadyItems, QueueRetention, LogStore, Subscription, Waiter,
 }  # fmt: skip
 
 

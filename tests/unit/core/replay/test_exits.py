@@ -11,7 +11,7 @@ from journal.format.record import Record
 from kestrelpy.core.log import records
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.replay.replay import Replay
-from kestrelpy.core.replay.subscription_replay import ReplayLine
+from kestrelpy.core.replay.subscription_replay import SubscriptionReplay
 from tests.support.core_harness import NAME, CoreHarness, make_queue
 
 
@@ -78,6 +78,6 @@ def test_a_closed_replay_is_gone_without_the_collector() -> None:
         known = ref(replay)
         del replay
         assert known() is None
-        assert [each for each in gc.get_objects() if type(each) is ReplayLine] == []
+        assert [each for each in gc.get_objects() if type(each) is SubscriptionReplay] == []
     finally:
         gc.enable()

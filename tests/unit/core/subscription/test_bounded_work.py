@@ -31,7 +31,7 @@ LINES = 350  # that one item may cost
 @pytest.fixture
 def q(monkeypatch: pytest.MonkeyPatch) -> CoreHarness:
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
-    monkeypatch.setattr("kestrelpy.core.subscription.ready_line._SLACK_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.core.subscription.ready_items._SLACK_BYTES", 0)
     return make_queue(max_memory_bytes=MEMORY, max_attempts=None)
 
 

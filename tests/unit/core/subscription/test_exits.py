@@ -32,9 +32,9 @@ def sought() -> CoreHarness:
 
 def test_an_expired_item_whose_key_cannot_be_read_is_sought_no_more() -> None:
     q = sought()
-    wanted = q.reader.ready_line.begin_fetch()
+    wanted = q.reader.ready_items.begin_fetch()
     assert wanted == [2]
-    q.reader.ready_line.hide_disk_ref(2)
+    q.reader.ready_items.hide_disk_ref(2)
     assert q.reader.sought_keys == {}
 
 

@@ -13,7 +13,7 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
-from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
+from kestrelpy.core.subscription.ready_items import REFILL_ITEMS
 from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.core_harness import CoreHarness, make_queue
 from tests.support.disk_harness import DiskHarness

@@ -127,7 +127,7 @@ def test_an_item_that_the_log_has_lost_is_neither_in_memory_nor_logged() -> None
     q = make_queue()
     q.put(b"1", b"2")
     again = q.restarted()
-    again.reader.ready_line.skip_lost(1)
+    again.reader.ready_items.skip_lost(1)
     assert [again.reader.where(id_) for id_ in (1, 2)] == [Where.LOST, Where.LOGGED]
 
 
@@ -156,9 +156,9 @@ def test_an_item_that_cannot_be_read_lets_its_key_go() -> None:
     q = came_back_before_a_restart(make_queue())
     q.put(b"next", key="A")
     assert q.reader.held_keys == {1: text_of(b"A")}
-    assert q.reader.ready_line.begin_fetch() == [1]
+    assert q.reader.ready_items.begin_fetch() == [1]
 
-    q.reader.ready_line.hide_disk_ref(1)
+    q.reader.ready_items.hide_disk_ref(1)
 
     assert (q.reader.held_keys, list(q.reader.unreadable)) == ({}, [1])
     assert q.take("bob") == b"next"

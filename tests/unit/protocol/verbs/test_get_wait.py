@@ -67,7 +67,7 @@ def cannot_be_read(stage: ServerHarness) -> None:
     """Mark the queue as the server does: all ready items are in the log, which it cannot read
     now."""
     reader = stage.broker.queues[b"jobs"].reader
-    reader.ready_line.clear()
+    reader.ready_items.clear()
     reader.ready.push_range(2, COUNT - 1, 300 * (COUNT - 1))
     reader.unread = UNREAD
     stage.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EMFILE)]
@@ -129,6 +129,6 @@ def test_one_key_is_answered_when_the_next_one_can_be_read(
         assert stage.client("worker").take() == b""
         assert turns[0] < 30, "it looks again after a pause, not in every turn"
     reader.unread = ""
-    reader.ready_line.clear()  # consumers took the rest
+    reader.ready_items.clear()  # consumers took the rest
     stage.pass_time(200)
     assert stage.client("worker").take() == b"VALUE mail 0 1\r\nm\r\nEND\r\n"

@@ -150,7 +150,7 @@ def test_a_dead_item_compacted_during_its_read_is_found_again(
     fill(life, 1)
     lease = life.open()
     assert lease is not None
-    life.reader.ready_line.said(lease)
+    life.reader.ready_items.said(lease)
     life.reader.nack(lease, 0, ABORTED)
     life.commit()
     store = life.log.store

@@ -86,7 +86,7 @@ def test_an_out_of_order_item_comes_at_its_place(life: DiskHarness) -> None:
     leases = [life.open() for _ in range(6)]
     for lease in leases:
         assert lease is not None
-        life.reader.ready_line.said(lease)
+        life.reader.ready_items.said(lease)
         life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     assert life.reader.ready.disk_refs.count
@@ -102,7 +102,7 @@ def test_a_dead_item_is_shown_when_it_can_be_read(life: DiskHarness) -> None:
     for _ in range(2):
         lease = life.open()
         assert lease is not None
-        life.reader.ready_line.said(lease)
+        life.reader.ready_items.said(lease)
         life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     assert life.reader.dead.sought == 1
@@ -137,7 +137,7 @@ def test_an_unreadable_item_after_a_shortage_is_logged_and_ends_it(life: DiskHar
 def test_an_unreadable_out_of_order_item_is_logged_at_once(life: DiskHarness) -> None:
     lease = life.open()
     assert lease is not None
-    life.reader.ready_line.said(lease)
+    life.reader.ready_items.said(lease)
     life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     assert life.reader.ready.disk_refs.count == 1
@@ -218,7 +218,7 @@ def test_a_loss_that_was_acknowledged_is_none_after_a_kill_without_a_snapshot(
         for _ in range(2):
             lease = life.open()
             assert lease is not None
-            life.reader.ready_line.said(lease)
+            life.reader.ready_items.said(lease)
             life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     lose(life)
@@ -276,7 +276,7 @@ def test_an_out_of_order_item_that_cannot_be_read_counts_until_it_is_given_up(
 ) -> None:
     lease = life.open()
     assert lease is not None
-    life.reader.ready_line.said(lease)
+    life.reader.ready_items.said(lease)
     life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     lose(life)
@@ -291,7 +291,7 @@ def test_a_dead_letter_that_cannot_be_read_counts_until_it_is_given_up(life: Dis
     for _ in range(2):
         lease = life.open()
         assert lease is not None
-        life.reader.ready_line.said(lease)
+        life.reader.ready_items.said(lease)
         life.reader.nack(lease, life.now_ms, ABORTED)
     life.commit()
     lose(life)
@@ -310,7 +310,7 @@ def test_an_item_that_ended_otherwise_is_no_loss_any_more(life: DiskHarness, end
         for _ in range(2):
             lease = life.open()
             assert lease is not None
-            life.reader.ready_line.said(lease)
+            life.reader.ready_items.said(lease)
             life.reader.nack(lease, life.now_ms, ABORTED)
         life.commit()
     lose(life)

@@ -74,5 +74,5 @@ def test_what_was_read_is_taken_by_the_clock() -> None:
 
     turn.read_back(reader)
 
-    (unix_ms,) = reader.ready_line.refill.call_args.args
+    (unix_ms,) = reader.ready_items.refill.call_args.args
     assert unix_ms > 1 << 50

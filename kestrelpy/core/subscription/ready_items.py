@@ -60,7 +60,7 @@ class KeyGatePort(Protocol):
         """Return the blocked item with the lowest place, if that is below `below`."""
 
 
-class ReadyLine:
+class ReadyItems:
     """The bookkeeping between the ready list of a subscription and its log."""
 
     __slots__ = ("_gate", "_state")

@@ -302,7 +302,7 @@ def test_an_expiry_that_was_watched_is_forgotten_with_what_is_left_to_the_log() 
     for lease in leases:
         assert lease is not None
         q.reader.nack(lease, 0, ABORTED)
-    q.reader.ready_line._leave(q.reader.ready.evict(0))
+    q.reader.ready_items._leave(q.reader.ready.evict(0))
     q.pass_time(2000)
     q.do_all()
     assert q.reader.ready.count == 0
@@ -356,7 +356,7 @@ def lend(q: DiskHarness, count: int) -> list[Lease]:
     for n in range(count):
         lease = q.open(f"worker {n}")
         assert lease is not None
-        q.reader.ready_line.said(lease)
+        q.reader.ready_items.said(lease)
         leases.append(lease)
     return leases
 
@@ -408,7 +408,7 @@ def test_a_queue_in_memory_lets_go_of_nothing() -> None:
     queue.put(b"only here", 0, 0, 0)
     lease = queue.reader.open(Holder("anna"), 0)
     assert lease is not None
-    queue.reader.ready_line.said(lease)
+    queue.reader.ready_items.said(lease)
     assert lease.item.body == b"only here"
 
 
@@ -466,7 +466,7 @@ def test_an_unwritten_item_out_of_order_holds_nobody_up_once_the_journal_failed(
     q.put(b"1")
     q.commit()
     q.jobs._apply_put(3, 1)
-    q.reader.ready_line.stand(4, 3, 1)
+    q.reader.ready_items.stand(4, 3, 1)
     q.log.journal.commit.fail(JournalFailed("the disk is gone"))
     q.log.advance()
     assert q.take_all() == [b"1"]
@@ -478,7 +478,7 @@ def test_the_head_that_is_dropped_may_be_out_of_order() -> None:
     for n in range(2):
         q.put(b"%d" % n)
     q.jobs._apply_put(3, 5)
-    q.reader.ready_line.stand(3, 3, 5)
+    q.reader.ready_items.stand(3, 3, 5)
     for n in range(4, 7):
         q.put(b"%d" % n)
     assert list(q.reader.live) == [4, 5, 6]
@@ -516,9 +516,9 @@ def test_few_and_many_items_beyond_the_frontier_are_counted_alike(
     reader = q.restarted().reader if connection not in states else q.reader
     for first, last in ((1, 300), (1, 70), (3, 80), (5, 5), (4, 40), (20, 299)):
         plain = [id_ for id_ in reader.live if first <= id_ <= last]
-        plain = [id_ for id_ in plain if reader.ready_line._is_plain(id_)]
-        assert reader.ready_line.count_unleased(first, last) == len(plain)
-        assert list(reader.ready_line._plain_between(first, last)) == plain
+        plain = [id_ for id_ in plain if reader.ready_items._is_plain(id_)]
+        assert reader.ready_items.count_unleased(first, last) == len(plain)
+        assert list(reader.ready_items._plain_between(first, last)) == plain
 
 
 def test_what_a_child_has_at_its_first_record_is_counted_anew_at_the_end_of_a_replay() -> None:
@@ -527,11 +527,11 @@ def test_what_a_child_has_at_its_first_record_is_counted_anew_at_the_end_of_a_re
     q.put(b"first", b"second")
     reader = q.queue.reader
     reader.out_of_order.add(2)
-    reader.ready_line.begin([pack(9, 2, len(b"second"))], len(b"second"))
+    reader.ready_items.begin([pack(9, 2, len(b"second"))], len(b"second"))
     assert (reader.ready.count, reader.ready.disk_refs.count) == (2, 1)
     for id_ in (1, 2):
         reader._apply_done(id_, 6)
-    reader.ready_line.begin([], 0)
+    reader.ready_items.begin([], 0)
     ready = reader.ready
     counts = (ready.count, ready.bytes, ready.disk_refs.count, ready.disk_refs.bytes)
     assert (counts, ready.frontier) == ((0, 0, 0, 0), NO_FRONTIER)
