@@ -1,14 +1,14 @@
-"""What clients know of items in several queues and their children, while these are deleted.
+"""The items of several queues and their children, as clients know them while queues are deleted.
 
     put, hand-off, from= ──▶ `Event`: new places, and the old one that it ends: both or neither
-    STORED, END, VALUE   ──▶ it came about: no crash undoes it
-    a crash              ──▶ what is found decides, if it is one of the things that may be
+    STORED, END, VALUE   ──▶ the event came about: no crash undoes it
+    a crash              ──▶ the found items decide, if they are a possible outcome
 
 A *place* is one item in one line: of a queue, or of a child of it, in one generation. Each body is
-put once, so a place is told by its line and body.
+put once, so its line and body identify a place.
 
-One rule: made of the specification (3.2, 3.3, 9): what may be found follows from what was asked and
-answered, and after a look what was found is sure.
+One rule: made of the specification (3.2, 3.3, 9): the possible outcomes follow from the requests
+and answers, and after a look the found items are sure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stand(Enum):
 
 
 class End(Enum):
-    """What came before a look."""
+    """The event before a look."""
 
     REST = "nothing: all is on disk"
     KILL = "what was written is there"
@@ -148,8 +148,8 @@ class Books:
         return self._happens(Event([*new.values()], made=line))
 
     def delete(self, line: Line) -> Deletion:
-        """What is there goes. The next queue of the name retains nothing of what was put so far,
-        unless a crash undoes the delete."""
+        """Delete all present items. The next queue of the name retains none of the items that were
+        put so far, unless a crash undoes the delete."""
         self.children.discard(line)
         queue = (line.name, line.generation)
         was_put = self.put_for_all.pop(queue, []) if not line.number else []
@@ -174,20 +174,20 @@ class Books:
         return event
 
     def of(self, line: Line) -> list[Place]:
-        """Those that may be in this line."""
+        """Return the places that may be in this line."""
         return [place for place in self.places if place.line == line]
 
     # -- what is answered -------------------------------------------------------------------
 
     def came(self, event: Event) -> None:
-        """It was answered: no crash undoes it."""
+        """Note that the event was answered: no crash undoes it."""
         if event in self.events:
             self.events.remove(event)
             if event.old is not None:
                 event.old.stand = Stand.GONE
 
     def deleted(self, deletion: Deletion) -> None:
-        """It was answered: no crash undoes it."""
+        """Note that the deletion was answered: no crash undoes it."""
         if deletion in self.deletions:
             self.deletions.remove(deletion)
         for place in deletion.places:

@@ -1,4 +1,4 @@
-"""What can be done to a machine, and how often: for hypothesis, and for walks of a seed.
+"""The acts of a machine and their weights: for hypothesis, and for walks of a seed.
 
     @act(name=LINE, size=(0, 5))     a rule for hypothesis, and a step of a walk
     walk(machine, seed, steps)       this many steps, each drawn by its weight

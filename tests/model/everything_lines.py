@@ -45,7 +45,7 @@ class Rules:
 
 @dataclass(eq=False)
 class Item:
-    """What was stored, once for all readers. `marker` 0: it was never available."""
+    """A stored item, once for all readers. `marker` 0: it was never available."""
 
     number: int
     body: bytes
@@ -87,7 +87,7 @@ class Place:
 
     @property
     def state(self) -> str:
-        """As an observer is told it."""
+        """The state as an observer is shown it."""
         if self.holder:
             return "lent"
         return "dead" if self.died else "delayed" if self.is_delayed else "ready"

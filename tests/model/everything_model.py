@@ -1,10 +1,10 @@
-"""What the spec says of queues, children, keys, leases, delays, dead letters, ids and versions.
+"""The spec's rules of queues, children, keys, leases, delays, dead letters, ids and versions.
 
 Written from the spec, not from the code. Times are wall clock. Where the spec leaves freedom the
 model says so with the word "may": `Town.transfers` holds the items that have left one queue and
 show up in another when that one is looked at.
 
-One rule: a method here changes only the model; what the server said is compared elsewhere.
+One rule: a method here changes only the model; the machines compare the server's answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.model.everything_waits import Waits
 
 @dataclass(eq=False)
 class Transfer:
-    """It has left a queue for another one."""
+    """An item that has left a queue for another one."""
 
     target: str
     item: Item
@@ -102,7 +102,7 @@ class Town:
         return line.may_take(size)
 
     def beat(self, beat: Beat, stored_ms: int) -> bool:
-        """It has put an item, then; False: that is one too many."""
+        """Note that a schedule put an item then; False if that is one too many."""
         max_age_ms = self.line(beat.queue).rules.max_age_ms
         expires_ms = stored_ms + max_age_ms if max_age_ms is not None else 0
         is_due = beat.may > 0 and stored_ms <= self.now_ms
@@ -171,7 +171,7 @@ class Town:
             self.transfers[-1].life_ms = line.rules.dead_letter_age_ms or 0
 
     def leave(self, line: Line, place: Place, target: str, keeps_expiry: bool) -> None:
-        """It goes to another queue."""
+        """Move an item to another queue."""
         self._gone(line, place, surely_retained=False)
         may_be_late = "+" in line.name and place.was_leased and not place.died
         keeps_expiry &= not place.ageless
@@ -205,14 +205,14 @@ class Town:
                 self._gone(line, place)
 
     def redrive(self, line: Line, place: Place) -> None:
-        """It is available again, at the end of its own line."""
+        """Make a dead letter available again, at the end of its own line."""
         place.died, place.attempts, place.ageless = 0, 0, True
         store = self.store(line.name)
         store.last = place.rank = next(store.numbers)
         self.sweep()
 
     def purge(self, line: Line, place: Place) -> None:
-        """It is removed; whether it is retained then, the spec does not say."""
+        """Remove a dead letter; the spec does not say whether it is retained then."""
         self._gone(line, place, surely_retained=False)
         self.sweep()
 
@@ -258,7 +258,7 @@ class Town:
         self.now_ms = end
 
     def serve(self) -> None:
-        """Whoever waits gets what there is."""
+        """Serve all waiting clients with the available items."""
         for line in self.lines():
             self.waits.serve(line, self.store(line.name))
 
@@ -294,7 +294,7 @@ class Town:
             each.rank, each.due_ms = number, 0
 
     def overtake(self, store: Store, item: Item) -> None:
-        """What came in the moment in which this delay ended has come before it."""
+        """Place this item after the others of the moment in which its delay ended."""
         store.last = item.marker = next(store.numbers)
         for line in store.lines.values():
             for place in line.places:
@@ -315,7 +315,7 @@ class Town:
                 self.give_back(line, place, "abort")
 
     def sweep(self) -> None:
-        """What is ready or delayed, and past its expiry, is gone, or goes elsewhere."""
+        """Remove expired ready and delayed items, or move them to `expire_to`."""
         for line in self.lines():
             for place in [*line.ready, *line.delayed]:
                 if not self.is_expired(place):

@@ -130,7 +130,7 @@ def narrow_settings() -> set[str]:
 
 
 def met_by(machine: type) -> set[str]:
-    """What a machine has to meet: its test fails if it does not."""
+    """Return what a machine has to meet: its test fails if it does not."""
     if issubclass(machine, Narrow):
         return {*machine.effects}
     values = {f"{name}={value}" for name, each in FACTORS.items() for value in each}

@@ -150,7 +150,7 @@ def _facts(play: Play, stage: ServerHarness, line: Line, free: set[int]) -> dict
 
 
 def _ask_ids(play: Play) -> None:
-    """What is remembered of ids and keys."""
+    """Check the ids and keys that the server remembers."""
     store = play.town.stores["jobs"]
     for id_ in store.ids if store.exists else ():
         if store.knows(id_, play.town.now_ms):

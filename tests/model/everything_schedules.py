@@ -1,4 +1,4 @@
-"""What the spec says of schedules: each time is put once, over reloads and restarts.
+"""The spec's rules of schedules: each time is put once, over reloads and restarts.
 
     a time comes ──▶ put at once
              └── the queue is full ──▶ waits, if `catch_up` allows it ──▶ put a second later
@@ -20,7 +20,7 @@ PATIENCE_MS: Final = 1100  # "tries again every second"
 
 @dataclass(eq=False)
 class Beat:
-    """One schedule. `must` and `may`: how many of its times wait."""
+    """One schedule. `must` and `may`: the least and the largest number of its times that wait."""
 
     queue: str
     body: bytes
@@ -51,7 +51,7 @@ class Beat:
             self.seek(now_ms)
 
     def put(self, stored_ms: int) -> None:
-        """One of its times was put, then; if that was its own time, the log knows how far it is."""
+        """Note that a time was put then; if it was put at that very time, the log knows it."""
         self.must, self.may = max(self.must - 1, 0), self.may - 1
         self.has_waited &= self.may > 0
         if not self.may and stored_ms > self.changed_ms and stored_ms % (self.every_s * 1000) == 0:
@@ -66,7 +66,7 @@ class Beat:
             self.must, self.may = min(self.must, 1), min(self.may, 1)
 
     def restart(self, is_forgotten: bool) -> None:
-        """What waited was missed, as when the server is down."""
+        """Count the waiting times as missed, as when the server is down."""
         self.is_unsure |= is_forgotten
         self.is_at_once = True
         most = {"none": 0, "last": 1}.get(self.catch_up, MISSED_MAX)

@@ -178,7 +178,7 @@ class Play:
         return rules_of(self.everywhere | own | keys)
 
     def restarted(self) -> None:
-        """What was on disk is there."""
+        """Restart the model: only the state on disk is there."""
         self.town.restart(JOBS if self.is_in_memory else "")
         if self.is_in_memory:
             lines = self.town.stores[JOBS].lines
@@ -187,7 +187,7 @@ class Play:
             self.forget(JOBS)
 
     def forget(self, name: str) -> None:
-        """That queue is gone, with its markers."""
+        """Forget the markers of a queue that is gone."""
         self.seen_last.pop(name, None)
         self.seen_last.pop(f"{name} {BEAT!r}", None)
 
@@ -224,7 +224,7 @@ class Play:
         self.stage.send(who, line.encode() + b"\r\n")
 
     def pass_time(self, ms: int) -> None:
-        """Time passes; what moves on the way has come at its moment."""
+        """Let time pass; each transfer and schedule happens at its moment."""
         end = self.town.now_ms + ms
         while self.town.now_ms < end:
             self._pass_time(min(self.town.next_due(), end) - self.town.now_ms)
@@ -238,9 +238,8 @@ class Play:
         assert self.town.now_ms == self.stage.unix_ms
 
     def finish_transfers(self) -> None:
-        """What left one queue for another has come; in which order, only that one knows.
-
-        What a schedule has to put has come too.
+        """Let all transfers arrive, in the order that the target shows, and all due puts of
+        schedules.
         """
         waited_ms = 0
         for _ in range(_WAITS_MAX):
@@ -267,7 +266,7 @@ class Play:
         raise AssertionError(f"never came: {left}")
 
     def _hear_schedules(self) -> bool:
-        """What schedules have put has come; True if one more has to."""
+        """Note the puts of schedules; return True if one more has to come."""
         for beat in self.town.beats:
             if beat.may:
                 self._hear_schedule(beat)
@@ -457,7 +456,7 @@ class Play:
         return dict(re.findall(rf"STAT queue_{re.escape(name)}_(\w+) (\S+)", said))
 
     def count(self, line: Line, stage: ServerHarness) -> None:
-        """What `stats` counts."""
+        """Compare the figures of `stats` with the model."""
         said = self.stats(line.name, stage)
         expired = sum(self.town.is_expired(p.item) for p in line.delayed)
         counted = {

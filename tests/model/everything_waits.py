@@ -109,13 +109,13 @@ class Waits:
         return b"\r\n" + BEAT in self.heard(wait)
 
     def end_first(self, now_ms: int) -> None:
-        """Those whose wait ended before what else is at this moment."""
+        """End the waits that the server ended before the other events of this moment."""
         for wait in self.all:
             if not wait.is_done and wait.until_ms <= now_ms and self.heard(wait) == END:
                 self._answer(wait, None)
 
     def end_last(self, line: Line, now_ms: int) -> None:
-        """Those whose wait ends with nothing."""
+        """End the waits that are over without an item."""
         for wait in self.of(line.name):
             if wait.until_ms <= now_ms and not self._is_served(wait):
                 if wait.how == "peek":

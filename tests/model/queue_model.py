@@ -1,4 +1,4 @@
-"""What the spec says a queue does, without a thought of speed: a dict of items and plain sorting.
+"""A queue as the spec has it, without a thought of speed: a dict of items and plain sorting.
 
 Written from the spec, not from the code. An item is READY, DELAYED, LEASED or DEAD (or dead
 and leased); its place is its number, or the one it took when it was released. Where the spec is
@@ -51,7 +51,7 @@ class Thing:
 
 @dataclass
 class Wait:
-    """Somebody waiting, by number."""
+    """A waiting client, by number."""
 
     number: int
     want: Want
@@ -63,8 +63,8 @@ class Wait:
 
 @dataclass
 class QueueModel:
-    """One queue and those who use it. `now_ms` never steps; `offset_ms` leads to the wall, and
-    `running_ms` to the running clock."""
+    """One queue and its clients. `now_ms` never steps; with `offset_ms` it is the wall clock, and
+    with `running_ms` the running clock."""
 
     policy: Policy
     now_ms: int = 0
@@ -107,7 +107,7 @@ class QueueModel:
         return [t for t in self.delayed if t.known and t.expires_ms and not t.ageless]
 
     def due_of(self, thing: Thing) -> int:
-        """Of a delayed one, on the clock that never steps."""
+        """Return when a delayed item is due, on the clock that never steps."""
         is_date = thing.runs_ms < 0
         return thing.due_ms - self.offset_ms if is_date else thing.runs_ms - self.running_ms
 
@@ -126,7 +126,7 @@ class QueueModel:
         return sorted(found, key=lambda t: t.died)
 
     def values(self, thing: Thing) -> set[str]:
-        """What two items of one key share; of an item without a key nothing."""
+        """Return the values that two items of one key share; none for an item without a key."""
         parts = thing.key.split(",")
         if not thing.key or self.policy.keys.matches_any:
             return set(parts) - {""}
@@ -212,7 +212,7 @@ class QueueModel:
             thing.runs_ms = self.now_ms + delay.ms + self.running_ms
 
     def release(self, thing: Thing) -> None:
-        """It becomes available: the next number is its place, the first such one its marker."""
+        """Make an item available: the next number is its place, and the first one its marker."""
         thing.due_ms = thing.runs_ms = -1
         thing.place = self.next_id
         thing.marker = thing.marker or thing.place

@@ -112,7 +112,7 @@ class AgesMachine(Narrow):
         self._look()
 
     def _look(self) -> None:
-        """What must be there is, and what must be gone is."""
+        """Check that the queues that must be there are, and that those that must be gone are."""
         there = {each.decode() for each in self.stage.broker.queues}
         for name, child in [*self.children.items()]:
             if child.is_in_use:
@@ -230,7 +230,7 @@ class AgesMachine(Narrow):
                 child.is_paused, child.begun_ms = True, self.now_ms
 
     def leave(self) -> None:
-        """Who uses a child does not any more."""
+        """End the use of a child: its lease, its wait or its pause."""
         name = self.pick(CHILDREN)
         child = self.children.get(name)
         if child is None or not child.is_in_use:
@@ -261,7 +261,7 @@ class AgesMachine(Narrow):
             self._look()
 
     def _served(self) -> None:
-        """Who waited has been served what came."""
+        """Check that the waiting clients were served the items that came."""
         for name, child in self.children.items():
             if child.is_waited and child.items:
                 said = self.stage.client(f"waits {name}").take()

@@ -57,7 +57,7 @@ FATE = st.sampled_from(["random", "kept", "lost", "killed"])
 
 @dataclass
 class Held:
-    """What a client has open, as it was told."""
+    """An item that a client has open, by the answers that it had."""
 
     place: Place
     token: int
@@ -481,7 +481,7 @@ def _is_over(said: bytes) -> None:
 
 
 def line_of(queue: AnyQueue) -> Line:
-    """Of a queue or child."""
+    """Return the line of a queue or child."""
     number = queue.child.number if queue.child is not None else 0
     return Line(queue.name.decode(), queue.generation, number)
 

@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[set[str], set[str], Elsewhere]] = {
 
 
 def complaints(known: set[str], drawn: set[str], other_tests: Elsewhere) -> list[str]:
-    """One sentence for each that has no place, two, or none of its own."""
+    """Return a sentence for each thing that has no place or two, and for each place without one."""
     found = [
         f"{each} is drawn by no machine. Instead: give it to a factor of everything_rows.py, or "
         "name the test that draws it in everything_places.py, with the reason"

@@ -118,7 +118,7 @@ class Life:
         self.discover()
 
     def forget(self) -> None:
-        """Whoever was not answered never is."""
+        """Drop the requests without an answer: they are never answered."""
         for client in self.stage.clients.values():
             client.take()
         self.sent.clear()

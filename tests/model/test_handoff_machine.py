@@ -51,7 +51,7 @@ Place = tuple[str, int]  # a queue, and how often it was handed off
 
 @dataclass
 class Held:
-    """What a client has open, as it was told."""
+    """An item that a client has open, by the answers that it had."""
 
     item: bytes
     place: Place

@@ -39,7 +39,7 @@ class Scope:
 
 
 class IdsMachine(Narrow):
-    """One queue that ids count for, and one that things are handed off from."""
+    """One queue with dedupe, and another one from which items are handed off."""
 
     draws: ClassVar = {
         "dedupe": ("id", "same body"), "dedupe_window": tuple(WINDOWS),
@@ -181,7 +181,7 @@ class IdsMachine(Narrow):
         self.met.add("tidied")
 
     def reload(self) -> None:
-        """What was stored before is known with its body, whatever was set then."""
+        """Change the settings; items of before are known with their bodies in either setting."""
         self.same_body, size = not self.same_body, self.pick([*LIMITS])
         self.limit = LIMITS[size]
         settings = {"dedupe": "same body" if self.same_body else "id", "max_item_size": size}
@@ -190,7 +190,7 @@ class IdsMachine(Narrow):
         self.met.add("reloaded")
 
     def take(self) -> None:
-        """What is done with an item changes nothing for its id."""
+        """Take an item; its id stays remembered."""
         said = bodies(self.ask("kim", b"get jobs"))
         assert said == self.items[:1]
         del self.items[:1]

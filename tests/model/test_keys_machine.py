@@ -37,7 +37,7 @@ WHO = ("anna", "bert", "cleo")
 
 @dataclass(eq=False)
 class Item:
-    """One item; `holder`: who it is leased to."""
+    """One item; `holder` is the client that leases it."""
 
     body: bytes
     key: tuple[Value, ...]
@@ -117,7 +117,7 @@ class KeysMachine(Narrow):
         return () if is_free else None
 
     def _matching(self, key: tuple[Value, ...]) -> set[tuple[Value, ...]]:
-        """What two items of one key share."""
+        """Return the values that two items of one key share."""
         if self.is_drawn("key_match", "any"):
             return {(each,) for each in key}
         ordered = tuple(sorted(key)) if self.drawn["key_unordered"] else key
@@ -206,7 +206,7 @@ class KeysMachine(Narrow):
             self.items.remove(held)
 
     def give_back(self) -> None:
-        """It has its own place again, and is first for its key."""
+        """Hang up: the client's items have their own places again, and are first for their keys."""
         who = self.pick(WHO)
         if who in self.stage.clients:
             self.stage.hang_up(who)

@@ -10,7 +10,7 @@ from tests.model.narrow import Narrow, bodies, measure, walk
 
 
 class Coin(Narrow):
-    """It lands on what was drawn."""
+    """A machine with one draw and one effect."""
 
     draws: ClassVar = {"side": ("head", "tail")}
     effects: ClassVar = ("landed", "stood")
@@ -22,7 +22,7 @@ class Coin(Narrow):
 
 
 class Broken(Coin):
-    """It is thrown away."""
+    """A machine whose step fails."""
 
     closed = 0
 

@@ -51,7 +51,7 @@ class Thing:
 
 @dataclass
 class Eye:
-    """One observer: the last marker it was shown, and what it asked and was not told yet."""
+    """One observer: the last marker that it was shown, and its request without an answer yet."""
 
     after: int = 0
     most: int = 0

@@ -48,7 +48,7 @@ STEPS = st.sampled_from([1, 1000, 30_000, WINDOW_MS - 1, WINDOW_MS, SCOPE_WINDOW
 
 @dataclass(frozen=True)
 class Ask:
-    """What a producer sends."""
+    """A request of a producer."""
 
     verb: str
     id: bytes

@@ -1,11 +1,11 @@
-"""One parent and up to three children: each reader is what the spec says, and no other reader's
-doing changes it.
+"""One parent and up to three children: each reader is as the spec says, and the requests to one do
+not change another.
 
 Puts for all and for one, delays, opens and all ends of a delivery, flushes, cursors moved on,
 children named, begun earlier and deleted; processes end and are killed, the power is cut with
 records that no sync has covered, snapshots are taken, segments rewritten and gone. The queue may
-retain what is done, and then children begin with that. After each step, or only now and then, so
-that a child misses much, an observer of each reader is shown exactly what the model has.
+retain done items, and then children begin with those. After each step, or only now and then, so
+that a child misses much, an observer of each reader is shown exactly the items of the model.
 
 Promise child: random histories of one parent and its children against a model with kills, power
     cuts, delays, moves and removed segments; transcripts, with kills and power cuts; the recipe
@@ -85,7 +85,7 @@ class Line:
 
     @property
     def seen(self) -> list[tuple[int, bytes, bytes, int]]:
-        """What an observer is shown: markers, bodies, states and attempts."""
+        """The view of an observer: markers, bodies, states and attempts."""
         there = [t for t in self.things.values() if t.marker]
         return sorted((t.marker, t.body, t.state, t.attempts) for t in there)
 
@@ -109,7 +109,7 @@ class World:
             self.retained[self.last] = Thing(self.last, body, place, place)
 
     def pass_time(self, ms: int) -> None:
-        """What is due is released: for the first time in all lines at once, else in its own."""
+        """Let time pass. A first release is in all lines at once, a later one in its own line."""
         end = self.now_ms + ms
         while (due_ms := min(self._dues(), default=end + 1)) <= end:
             self.now_ms = max(self.now_ms, due_ms)
@@ -147,7 +147,7 @@ class World:
                 thing.is_leased = False
 
     def seen(self, name: str) -> list[tuple[int, bytes, bytes, int]]:
-        """What an observer of it is shown; of what is done the attempts are forgotten."""
+        """Return the view of an observer of this reader; done items have no attempts."""
         seen, there = self.lines[name].seen, self.lines[name].things
         if name == PARENT and self.retained is not None:
             done = [t for t in self.retained.values() if t.marker and t.id not in there]

@@ -1,4 +1,4 @@
-"""What each answer waits for, and what a power cut may take: `sync`, `confirms`, `durable`.
+"""`sync`, `confirms`, `durable`: the record that each answer waits for, and the loss by power cuts.
 
     waits for        answers
     the sync         STORED, a refusal that rests on an item, the first mention of a child, flush
@@ -7,8 +7,8 @@
     nothing          an open by connection, peek
 
 With `sync` other than "always" the write is enough for all of these; in memory nothing waits. A
-kill leaves what was written, a power cut some beginning of the rest; both all that was synced, and
-all that an answer said. An item is shown once its own record would be answered.
+kill keeps all written records; a power cut keeps all synced ones and a beginning of the rest; both
+keep each record that an answer rested on. An item is shown once its own record could be answered.
 
 One rule: the model is a list of records in their order, and how far these are surely on disk.
 """
@@ -37,7 +37,7 @@ class Item:
 
 @dataclass
 class Record:
-    """What changes: an item comes, items go, or neither. `level`: how far it is."""
+    """One change: an item comes, items go, or neither. `level`: in memory, written or synced."""
 
     comes: bytes = b""
     goes: list[bytes] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Pending:
 
 
 class SyncMachine(Narrow):
-    """One queue on a disk that writes and syncs when it is let."""
+    """One queue on a disk that writes and syncs when the machine lets it."""
 
     draws: ClassVar = {
         "sync": ("always", "never", "2s"), "confirms": ("written", "synced"),
@@ -96,7 +96,7 @@ class SyncMachine(Narrow):
 
     @property
     def stored(self) -> int:
-        """What STORED waits for."""
+        """The level that STORED waits for."""
         return SYNCED if self.sync == "always" else WRITTEN
 
     @property
@@ -114,7 +114,7 @@ class SyncMachine(Narrow):
             record.level = max(record.level, _HELD[self.held])
 
     def _level(self, record: int) -> int:
-        """How far everything up to this record is."""
+        """Return the lowest level of the records up to this one."""
         return min((each.level for each in self.records[: record + 1]), default=SYNCED)
 
     def _say(self, line: bytes, body: bytes | None = None) -> tuple[str, bytes]:
@@ -310,7 +310,7 @@ class SyncMachine(Narrow):
         self.met.add("cut")
 
     def _die(self, how: str, least: int) -> None:
-        """What is there is some beginning of the records, with all that is surely on disk."""
+        """Restart, and check that a beginning of the records is there, with all sure ones."""
         sure = max((n + 1 for n in range(len(self.records)) if self._level(n) >= least), default=0)
         for client in self.stage.clients.values():
             client.take()
@@ -338,7 +338,7 @@ class SyncMachine(Narrow):
         self._begin_life()
 
     def _after(self, end: int) -> list[bytes]:
-        """What the first records leave."""
+        """Return the items that the first `end` records leave."""
         found: list[bytes] = []
         for record in self.records[:end]:
             found += [record.comes] * bool(record.comes)

@@ -86,7 +86,7 @@ def between(beat: Beat, after_s: int, to_s: int) -> list[int]:
 
 @dataclass
 class Beat:
-    """One schedule, and how far it is."""
+    """One schedule, and its last time that is done."""
 
     cron: str
     timezone: str
@@ -99,7 +99,7 @@ class Beat:
 
     @property
     def floor_s(self) -> int:
-        """Of the times up to this one none was missed."""
+        """The time up to which no time was missed."""
         return max(self.done_s, self.since_s)
 
     @property

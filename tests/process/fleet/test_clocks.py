@@ -22,7 +22,7 @@ LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 def faked(offset: str) -> tuple[str, ...]:
-    """The words before a command whose wall clock is wrong by so much."""
+    """Return the words before a command that set its wall clock wrong by `offset`."""
     return ("env", f"LD_PRELOAD={LIBRARY}", f"FAKETIME={offset}", "FAKETIME_DONT_FAKE_MONOTONIC=1")
 
 

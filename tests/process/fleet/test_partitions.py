@@ -108,7 +108,7 @@ class Hosts:
         return True
 
     def says(self, name: str) -> str:
-        """What a member says in place of a service; "": it serves."""
+        """Return the answer of a member that does not serve; "": it serves."""
         client = self.members[name].client(CLIENT_SECONDS)
         try:
             client.set("probe", "x")
@@ -166,7 +166,7 @@ def healed(hosts: Hosts) -> Iterator[None]:
 
 
 class Case(NamedTuple):
-    """What is cut."""
+    """The ways of the network that are cut."""
 
     name: str
     ways: str

@@ -46,7 +46,7 @@ NUMBER_BYTES = 8
 
 
 class CountingEngine(PostgresEngine):
-    """It counts what had become of commits whose answer was lost."""
+    """An engine that counts the outcomes of commits whose answer was lost."""
 
     def __init__(self, address: str, outcomes: Counter[str]) -> None:
         super().__init__(address)
@@ -85,7 +85,7 @@ class Committer:
             raise self._failure
 
     def check(self) -> None:
-        """What was acknowledged is there."""
+        """Check that all acknowledged commits are there."""
         data = self.engine.read(self.at, self.at.epoch, 0, self.acknowledged * NUMBER_BYTES)
         numbers = [
             int.from_bytes(data[at : at + NUMBER_BYTES], "big")

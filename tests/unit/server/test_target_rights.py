@@ -96,7 +96,7 @@ def test_who_declared_a_target_is_forgotten_with_it() -> None:
 
 
 def test_who_declares_a_target_that_is_there_is_not_its_owner() -> None:
-    """Otherwise the target would get the rights of a user who never chose it."""
+    """Otherwise the target would depend on the rights of a user who never had any for it."""
     known = policies(anna=("admin", ["a", "b"]), bob=("admin", ["a"]))
     known.refuse_targets(b"a", TO_B, b"", "anna")
     known.refuse_targets(b"a", TO_B + NONE, TO_B, "bob")

@@ -1,4 +1,4 @@
-"""What clients and the world bring: bodies, names, crowds, queues that go, servers in trouble."""
+"""Bad input on the page: bodies, names, crowds, queues that vanish, servers in trouble."""
 
 from __future__ import annotations
 
