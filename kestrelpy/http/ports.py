@@ -9,15 +9,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kestrelpy.access import Grant
-from kestrelpy.core import Broker, Log, Timetable
+from kestrelpy.core import Broker
 from kestrelpy.operations import (
     Caller,
     ConnectionFacts,
     DamageFound,
-    Gate,
     Listening,
     Site,
-    Work,
 )
 
 
@@ -52,7 +50,6 @@ class HttpHost(Site, Protocol):
     """The server process."""
 
     broker: Broker
-    timetable: Timetable
     damage: DamageFound
     is_leaving: bool
     owner_address: str  # of the member of a fleet that serves instead; "": this one, or unknown
@@ -93,15 +90,3 @@ class HttpHost(Site, Protocol):
 
     async def last_backup_ms(self) -> int | None:
         """Return when the last backup of the data was finished; None: nothing says it."""
-
-    def start_read(self, log: Log, work: Work, caller: Caller) -> None:
-        """Run a read of this log on a thread, and wake the caller when it is over."""
-
-    def reload(self, who: str) -> Gate:
-        """Read the configuration again, as `who` asks; the gate opens when it is in force."""
-
-    def set_mode(self, mode: str) -> None:
-        """Set the mode: up, readonly or quiescent."""
-
-    def shutdown(self, why: str) -> None:
-        """Drain and end the process; the log says why."""

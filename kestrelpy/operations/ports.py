@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from journal.files import Files
 from journal.store import Put
 from kestrelpy.config import ServerConfig
-from kestrelpy.core import AnyQueue, Broker, Holder, Item, Log, Queue, Waiter
+from kestrelpy.core import AnyQueue, Broker, Holder, Item, Log, Queue, Timetable, Waiter
 from kestrelpy.operations.actions import Actions
 from kestrelpy.operations.rests import Gate
 
@@ -28,6 +28,7 @@ class Site(Protocol):
     mode: str
     closed: str  # why it serves no client now; "": it serves
     actions: Actions
+    timetable: Timetable
 
     @property
     def http_port(self) -> int | None:
@@ -53,6 +54,18 @@ class Site(Protocol):
     def earlier_files_gone(self, queue: Queue) -> Gate | None:
         """Return the gate that opens when no earlier queue of this name can come back; None if none
         can."""
+
+    def start_read(self, log: Log, work: Work, caller: Caller) -> None:
+        """Run a read of this log on a thread, and wake the caller when it is over."""
+
+    def reload(self, who: str) -> Gate:
+        """Read the configuration again, as `who` asks; the gate opens when it is in force."""
+
+    def set_mode(self, mode: str) -> None:
+        """Set the mode: up, readonly or quiescent."""
+
+    def shutdown(self, why: str) -> None:
+        """Drain and end the process; the log says why."""
 
 
 class Caller(Protocol):

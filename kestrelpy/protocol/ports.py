@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from kestrelpy.core import Log, Timetable, TransferRequest
+from kestrelpy.core import TransferRequest
 from kestrelpy.errors import Refused
-from kestrelpy.operations import Caller, Client, Gate, ItemReader, Site, Work
+from kestrelpy.operations import Client, ItemReader, Site
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse import Fetch, Store
 from kestrelpy.protocol.replies import Replies
@@ -33,24 +33,11 @@ class ConnectionRoom(Protocol):
 class Host(Site, Protocol):
     """The server process, as a conversation sees it."""
 
-    timetable: Timetable
     room: ConnectionRoom
     log_limit: LogLimit
 
     def elapsed(self) -> float:
         """Return seconds on a clock that never steps, for measuring a turn only."""
-
-    def reload(self, who: str) -> Gate:
-        """Read the configuration again, as `who` asks; the gate opens when it is in force."""
-
-    def shutdown(self, why: str) -> None:
-        """Drain and end the process; the log says why."""
-
-    def start_read(self, log: Log, work: Work, caller: Caller) -> None:
-        """Run a read of this log on a thread, and wake the caller when it is over."""
-
-    def set_mode(self, mode: str) -> None:
-        """Set the mode: up, readonly or quiescent."""
 
 
 class Shell(Protocol):

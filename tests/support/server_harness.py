@@ -30,11 +30,12 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.actions import Actions
 from kestrelpy.operations.modes import put_mode_in_force
+from kestrelpy.operations.ports import Work
 from kestrelpy.operations.rests import Gate
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.parser import Lines
-from kestrelpy.protocol.ports import Talk, Work
+from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.wire import wire_named
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
