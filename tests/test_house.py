@@ -72,7 +72,7 @@ INSTEAD = {
     3: "the protocol speaks to `Host`, a Protocol: add a method there and let the server fill it",
     4: "the server is used by the command line, not the reverse: pass a callable, like `say`",
 }
-# What a room may take from outside; "stdlib" is the whole of it but what is refused below.
+# The outside packages of each room; "stdlib" is all of it but the modules that are refused below.
 OUTSIDE = {
     "journal": {"stdlib", "aiofiles", "librt"},  # the last one in the compiled wheel alone
     "journal.engine.postgres": {"stdlib", "psycopg"},  # imported by name, where it is asked for
@@ -95,9 +95,9 @@ REFUSED = {
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
 }
 READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations", "kestrelpy.wire")
-# The port hands out the settings of the server (`Site.server_settings`) to what answers clients.
+# The port hands out the settings of the server (`Site.server_settings`) to the code that answers.
 CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli", "kestrelpy.operations.ports")
-# These use nothing of ours but what starts a daemon: they are for people to copy.
+# These use nothing of ours but the module that starts a daemon: they are for people to copy.
 STARTS_A_DAEMON = "kestrelpy.examples.fresh"
 RECIPES = tuple(
     f"kestrelpy.examples.{name}"

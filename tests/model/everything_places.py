@@ -30,7 +30,7 @@ from tests.model.test_times_machine import SchedulesMachine
 NARROW: Final[tuple[type[Narrow], ...]] = (
     AgesMachine, ArchiveMachine, IdsMachine, KeysMachine, SchedulesMachine, SyncMachine,
 )  # fmt: skip
-# By setting: who draws it, and why no machine does.
+# By setting: the test that draws it, and the reason why no machine does.
 SETTINGS_ELSEWHERE: Final = {
     "sync_in_turn": (
         "tests/unit/server/test_turn.py"
@@ -41,8 +41,8 @@ SETTINGS_ELSEWHERE: Final = {
 SCHEDULES_ELSEWHERE: Final[dict[str, tuple[str, str]]] = {}
 DRAWN_OF_SCHEDULES: Final = ("cron", "queue", "body", "catch_up")
 
-# Changes that are no setting by themselves: the machine that makes them, and as what it counts
-# them. A schedule whose queue is a child is not drawn: the configuration refuses it, by
+# Changes that are no setting by themselves: the machine that makes them, and the effect that it
+# counts. A schedule whose queue is a child is not drawn: the configuration refuses it, by
 # tests/unit/config/test_schedules.py::test_a_child_is_no_queue_of_a_schedule.
 CHANGES: Final[dict[str, tuple[type, str]]] = {
     "a schedule changes its queue over a restart": (SchedulesMachine, "queue over a restart"),
@@ -62,7 +62,7 @@ CHANGES: Final[dict[str, tuple[type, str]]] = {
     "the archive changes by a reload": (ArchiveMachine, "reloaded"),
 }  # fmt: skip
 
-# What the machine asks for, as the first word of a line.
+# The requests of the machine, by the first word of a line.
 ASKED: Final = frozenset((
     "set", "add", "cas", "replace", "get", "gets", "delete", "touch", "flush", "move", "redrive",
     "retry", "pause", "resume",

@@ -95,7 +95,7 @@ def differ(play: Play, how: str) -> bool:
         play.finish_transfers()
         for line in _there(play):
             if play.town.now_ms > town.now_ms:
-                break  # what moved took its time, and other things happened meanwhile
+                break  # a transfer took its time, and other things happened meanwhile
             if line.name.partition("+")[0] in targets:
                 continue  # an item that was leased has expired meanwhile, and has come there
             now, was = _facts(play, twin, line, free[line.name]), before[line.name]
@@ -136,7 +136,7 @@ def _facts(play: Play, stage: ServerHarness, line: Line, free: set[int]) -> dict
             break
         item = dict(re.findall(r"STAT (\S+) (\S+)", said))
         store = play.town.store(line.name)
-        # With `retain` by size a start lets go what a running server had not yet: `look` measures.
+        # With `retain` by size a start may drop items that the server still had: `look` measures.
         is_unsure = number <= store.unsure or store.own.rules.retain_bytes > 0
         if is_unsure and item["state"] in ("done", "gone"):
             number += 1
@@ -169,7 +169,7 @@ def _ask_ids(play: Play) -> None:
 
 def _drain(play: Play, line: Line) -> None:
     """Everything that can be fetched comes in the order of the model."""
-    play.finish_transfers()  # what was next before may have let others go
+    play.finish_transfers()  # the end of a transfer may have freed others
     if line.paused:
         assert play.ask("op", f"resume {line.name}") == b"OK\r\n"
         line.paused = False

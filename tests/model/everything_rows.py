@@ -67,7 +67,7 @@ FACTORS: Final[dict[str, dict[str, Settings]]] = {
 EVERYWHERE: Final = ("memory", "keys")
 ON_CHILDREN: Final = ("children", "dead", "age", "retry", "lease", "leased")
 
-# What a row does not do, because its model would have to guess: (factor, value, factor, value).
+# Pairs that no row has, because the model would have to guess: (factor, value, factor, value).
 IMPOSSIBLE: Final = {
     ("memory", "tiny", "age", age): "what expires on disk alone is known when it is read back"
     for age in ("max_age", "to", "both")
@@ -105,8 +105,8 @@ def _rows() -> list[Row]:
     ]
     factors = {name: list(values) for name, values in FACTORS.items()}
     rows = [dict(row) for row in make(factors, strength=2, constraints=constraints)]
-    # A child begins with what is retained only where the queue stores for itself: with these rows
-    # that meets each setting too.
+    # A child begins with retained items only if the queue stores for itself: these rows let that
+    # meet each setting.
     once_more = [row for row in rows if row["retain"] == "forever" and row["children"] == "only"]
     return rows + [row | {"children": "free"} for row in once_more]
 
@@ -127,7 +127,7 @@ def features(row: Row) -> set[str]:
     return {f"{name}={value}" for name, value in row.items()}
 
 
-# What is pending when a reload comes, and what it changes.
+# The things that are pending when a reload comes, and the settings that it changes.
 PENDING: Final = ("waiters", "leases", "delays", "retained", "runs")
 CHANGES: Final = (
     "retry_delay", "max_attempts", "lease", "max_leased", "retain", "max_items", "max_bytes",

@@ -30,9 +30,9 @@ class Beat:
     must: int = 0
     may: int = 0
     had_room: bool = False  # before the other events of the moment at which its time came
-    is_unsure: bool = False  # how far it has got, in the log, is another matter since a reload
+    is_unsure: bool = False  # since a reload the log may not know its last time
     changed_ms: int = 0  # the last reload
-    is_at_once: bool = False  # what it may put now, it may not later
+    is_at_once: bool = False  # the puts that it may do now, it may not do later
     has_waited: bool = False
 
     @property

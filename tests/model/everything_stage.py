@@ -98,7 +98,7 @@ def rules_of(settings: dict[str, object]) -> Rules:
         }  # fmt: skip
         if name == "retain" and str(value).endswith("KiB"):
             rules.retain_bytes = int(str(value)[:-3]) << 10
-            value = "forever"  # but for what does not fit into that
+            value = "forever"  # except for items beyond that size
         if name == "key_match":
             rules.matches_any = value == "any"
         elif name not in ("max_memory", "confirms", "durable"):
@@ -250,7 +250,7 @@ class Play:
             for target in {transfer.target for transfer in self.town.transfers}:
                 self._collect(target)
             for transfer in self.town.transfers[:]:
-                # It came with what was left of its life, and that is over by now.
+                # The item kept the rest of its life, and that is over by now.
                 if transfer.keeps_expiry and self.town.is_expired(transfer.item):
                     self.town.transfers.remove(transfer)
             is_done = all(transfer.may_be_late for transfer in self.town.transfers)
@@ -291,7 +291,7 @@ class Play:
                         self.town.overtake(store, place.item)
 
     def _hear_schedule(self, beat: Beat) -> None:
-        # What a queue that stores nothing for itself has is seen by its child.
+        # A queue that stores nothing for itself shows its items in its child alone.
         name = beat.queue
         if self.town.line(name).rules.fanout_only:
             name = NAMED

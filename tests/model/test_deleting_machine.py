@@ -45,7 +45,7 @@ STORED, DELETED = b"STORED\r\n", b"DELETED\r\n"
 MISTAKEN = b"CLIENT_ERROR items of"
 OVER = (b"CLIENT_ERROR nothing to confirm", b"CLIENT_ERROR lease expired", b"CLIENT_ERROR token ")
 
-# What happens in a while, and how often; of the disk, whether it goes on by itself meanwhile.
+# The acts of a while and their weights; then whether the disk goes on by itself meanwhile.
 VERBS = {
     "hand_off": 6, "delete": 5, "mention": 3, "put": 2, "close": 1, "write": 6, "snapshot": 1,
     "hang_up": 1, "pass_time": 1,

@@ -32,7 +32,7 @@ from tests.support.machines import run
 from tests.support.soak import Soak
 
 WALKS, MORE_WALKS, STEPS = 14, 80, 100
-# What is met seldom: of these rules something comes of it.
+# Things that a walk meets seldom, each with the rules that lead to it.
 RULES_OF = {
     "dead": ("end", "open_dead"), "purge": ("end", "purge", "look"), "redrive": ("end", "redrive"),
     "lease over": ("fetch", "pass_time", "end"), "retry": ("end", "retry", "look"),

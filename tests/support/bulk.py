@@ -18,7 +18,7 @@ from kestrelpy.spark.files.split import NO_LIMITS, RowLimits
 from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Selection
 
 EVERYTHING = Selection("events", (*DEFAULT["events"], *EXTRA["events"]))
-# What a record says by itself; who and where it is of is the piece's.
+# The columns that a record has by itself; the others are those of its split.
 OWN = tuple(
     name
     for name in EVERYTHING.names

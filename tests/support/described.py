@@ -37,7 +37,7 @@ CHECKS = [
 COSTLY_CHECKS = [missing_required_header, unsupported_method]
 HEADERS = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
 SECONDS = 30
-# What cannot be asked freely, with the values that are asked instead.
+# Parameters that cannot have any value, with the values that the tests use instead.
 INSTEAD: dict[tuple[str, str], tuple[str, list[str]]] = {
     ("DELETE /admin/connections/{connection}", "connection"): (
         "it would close the connection that asks: no connection has these numbers",
@@ -51,7 +51,7 @@ INSTEAD: dict[tuple[str, str], tuple[str, list[str]]] = {
     ("GET /v2/queues/{queue}/messages", "wait"): ("a wait of minutes", ["0", "-1", "61", "x"]),
     ("POST /v2/queues/{queue}/claims", "wait"): ("a wait of minutes", ["0", "-1", "61", "x"]),
 }
-# Bodies that say something to this daemon: by chance none does.
+# Bodies with an effect on this daemon: a random body has none.
 BODIES: dict[str, list[Any]] = {
     "POST /admin/queues/{queue}/redrive": [{"all": True}, {"ids": [1, 2]}, {"filter": {}}],
     "POST /admin/queues/{queue}/purge": [{"ids": [1]}, {"all": True, "dry_run": True}],
@@ -63,7 +63,7 @@ BODIES: dict[str, list[Any]] = {
     "PUT /v2/queues/{queue}": [{"team": "mail"}, {"_max_claim_count": 3}],
     "POST /v2/queues/{queue}/claims": [{"ttl": 60, "grace": 60}, {}],
 }  # fmt: skip
-# Parameters that go together: most of what is declared contradicts the rest.
+# Parameters that go together: most combinations contradict themselves.
 QUERIES: dict[str, list[dict[str, str]]] = {
     "GET /views": [
         {"view": "overview", "range": "5m"}, {"view": "queues", "sort": "dead", "limit": "1"},

@@ -29,7 +29,7 @@ from tests.support.tidying import reclaim
 
 _ROUNDS_MAX = 60
 _A_MOMENT_MS = 1
-# An item that was refused elsewhere is tried there again after so long.
+# An item that its target refused is tried there again after this time.
 _A_WHILE_MS = 120_000
 _EVERYBODY_GONE = "left at the end of life:\n    "
 
@@ -192,7 +192,7 @@ def end_life(life: DiskHarness) -> None:
         life.do_all()
         life.pass_time(_A_MOMENT_MS * 10)
     broker.take_to_resume()
-    for _ in range(3):  # what the last snapshot lets go is said, written and snapped again
+    for _ in range(3):  # entries that a snapshot drops are logged, written and snapped again
         life.commit()
         life.do_all()
     _complain(left_over(broker, life.directory, life.background))

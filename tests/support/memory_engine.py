@@ -32,7 +32,7 @@ from journal.engine import (
 )
 from journal.files import Disk
 
-# What happens to a commit: the connection is lost before it is done, or after; there is no room.
+# The fate of a commit: the connection is lost before it is done, or after; there is no room.
 Fate = Literal["", "not done", "done", "full"]
 
 

@@ -26,7 +26,7 @@ from tests.support.small_world import Pipe, State, World
 PASS_US: Final = 1_200_000
 ALL_OVER: Final = b"mn"  # its answer is the last
 BREAKS: Final = ("hung up", "power cut", "full", "failed")
-# What ends a request in an order of its own.
+# Changes that end a request at a place of their own.
 MODES: Final = ("readonly", "quiescent")
 Change = Callable[[World], None]
 Outcome = tuple[bytes, State]
@@ -73,13 +73,13 @@ class Asking:
     fills: ClassVar[tuple[bytes, ...]]  # by the memcache port
     asks: ClassVar[Mapping[str, tuple[Any, ...]]]
     changes: ClassVar[Mapping[str, Change]]
-    # In whose middle a request may come.
+    # Changes in two halves, with a request between them.
     halves: ClassVar[Mapping[str, tuple[Change, Change]]] = {}
     # These act item by item, or queue by queue, or do one thing and then another.
     in_steps: ClassVar[frozenset[str]] = frozenset()
     steps: ClassVar[frozenset[str]] = frozenset()  # the changes that do so
-    # Of what acts in steps, one item or queue in each: the records of a step, which may be under
-    # way when the mode changes.
+    # For each request that acts in steps, one item or queue in each: the number of records of a
+    # step, which may be under way when the mode changes.
     ends_with: ClassVar[Mapping[str, int]] = {}
     refused: ClassVar[frozenset[str]] = frozenset()  # whatever happens meanwhile
     # These tell no client anything, or not the same to each.
@@ -233,7 +233,7 @@ class Asking:
                 world.disk.faults.clear()
                 world.run(lambda: False, PASS_US)
             world.rest()
-            if how != "failed":  # of a journal that has failed the next start says what there is
+            if how != "failed":  # only the next start knows the state of a failed journal
                 assert world.mistakes == []
                 assert world.under_way() == []
             return said, states[0] if states else world.state()

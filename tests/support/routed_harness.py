@@ -18,12 +18,12 @@ from tests.support.server_harness import Client, ServerHarness
 
 
 class RoutedTalk:
-    """Stands in for the conversation of a client: what it takes in goes through a router first."""
+    """Stands in for the conversation of a client: its input goes through a router first."""
 
     def __init__(self, server: RoutedHarness, upstream: Any) -> None:
         self.routed = RoutedConversation(server)
         self.upstream = upstream
-        self.is_fed = False  # True if it has more to do for what the router sent
+        self.is_fed = False  # True if it has more to do with the input from the router
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.upstream, name)

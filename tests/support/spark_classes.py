@@ -16,8 +16,8 @@ from kestrelpy.spark.session import session, what_is_missing
 
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 # Spark's processes are short here: a JVM that compiles quickly, and less well, takes half the time.
-# It would have room for 48 MiB of compiled code; when that is full, some thread of Spark fails, and
-# Spark ends the JVM.
+# Such a JVM would have room for 48 MiB of compiled code; when that is full, a thread of Spark
+# fails, and Spark ends the JVM.
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 

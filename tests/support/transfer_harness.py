@@ -31,7 +31,7 @@ from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
 from tests.support.server_harness import ServerHarness
 from tests.support.tidying import take_snapshot
 
-MARK = b"|"  # one more with each hand-off: so what is stored is another body each time
+MARK = b"|"  # one more with each hand-off, so that each stored body is another one
 
 
 class TransferHarness(ServerHarness):

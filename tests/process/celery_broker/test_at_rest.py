@@ -189,7 +189,7 @@ USES: dict[str, Callable[[Use], object]] = {
 def test_nothing_is_left_of_a_channel(
     daemon: DaemonProcess, name: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # pytest would keep the errors that are logged, and with them who raised them.
+    # pytest would keep the logged errors, and with them the objects that raised them.
     monkeypatch.setattr(logging.getLogger("kestrelpy.kombu"), "disabled", True)
     use = Use(daemon, f"q{[*USES].index(name)}-{how.split()[1]}")
     USES[name](use)
@@ -201,7 +201,7 @@ def test_nothing_is_left_of_a_channel(
         del channel, use.channel
         gc.collect()
         assert gone() is None, "somebody holds a channel that was closed"
-        # The connection is used on: by another channel, and for what the first one had.
+        # Another channel uses the connection on, and gets the message of the first one.
         use.channel = use.connection.channel()
         use.publish(1)
         use.got().ack()

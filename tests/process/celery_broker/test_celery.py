@@ -265,7 +265,7 @@ def test_results_that_nobody_fetches_go_after_their_time(tmp_path: Path) -> None
             return [found.get(f"queue_{name}_setting_{each}".encode()) for each in names]
 
         assert settings() == [b"1s", b"1s"]
-        # It was not used for so long that it is gone: the next task declares it again.
+        # The queue goes, as if it had not been used for long: the next task declares it again.
         shop.daemon.client().delete(name)
         shop.send("time.sleep(0.5); add.delay(1, 1)")
         assert settings() == [b"1s", b"1s"]

@@ -20,8 +20,8 @@ def test_a_worker_stops_while_the_daemon_is_away(tmp_path: Path, pool: str) -> N
         worker = shop.start("-l", "debug", pool=pool)
         shop.until(lambda: "ready." in shop.logs())
         shop.daemon.kill()
-        # So long that heartbeats, which come every two seconds, have failed: the first error is a
-        # warning, those after it are said to somebody who looks closely.
+        # Wait until some heartbeats, which come every two seconds, have failed: the first error is
+        # a warning, the later ones are logged at the level DEBUG.
         shop.until(lambda: shop.logs().count("the daemon at ") >= 6)
 
         shop.stop(worker)

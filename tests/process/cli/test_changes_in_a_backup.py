@@ -100,12 +100,12 @@ def compact(stage: ServerHarness) -> None:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
     before = {name for name in stage.disk.names(log.journal.folder) if "segment" in name}
-    for _ in range(2):  # what two snapshots say is done may be rewritten
+    for _ in range(2):  # a segment is compacted once two snapshots know its items as done
         tidy(stage, log)
     assert before != {n for n in stage.disk.names(log.journal.folder) if "segment" in n}
 
 
-# What happens, and what the backup may have of `jobs`; None: nothing.
+# The change, and the items of `jobs` that the backup may have; None: no queue.
 CHANGES: Final[dict[str, tuple[Callable[[ServerHarness], None], list[list[bytes] | None]]]] = {
     "deleted": (delete, [LEFT, None]),
     "made anew": (make_anew, [LEFT, [NEW], None]),

@@ -66,7 +66,7 @@ def test_it_serves_and_ends_well_whatever_takes_its_output(
         ask(tmp_path, b"set q 0 0 1\r\nx\r\n", b"STORED\r\n")
         ask(tmp_path, b"get q\r\n", b"VALUE q 0 1\r\nx\r\nEND\r\n")
         if "|" in redirection:
-            return  # the shell is what the signal would reach
+            return  # the signal would reach the shell, not the daemon
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert not list(tmp_path.glob("data/**/*CRITICAL*"))

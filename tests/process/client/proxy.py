@@ -30,7 +30,7 @@ class Proxy:
 
     def close(self) -> None:
         """Cut all connections, and accept no more."""
-        # Who sits in accept() keeps a socket open that is only closed.
+        # A thread in accept() would keep a socket open that is only closed.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -41,7 +41,7 @@ class Library:
     long: str = ""
     differs: dict[str, str] = field(default_factory=dict)
     daemons: int = 1
-    # The whole cell, for what takes no steps: a test of its own shows it.
+    # The whole cell for a case without steps: a test of its own shows it.
     instead: str = ""
 
     def expected(self, case: str) -> str:

@@ -33,7 +33,7 @@ OWN = {
     "protocol.md": "tests/scenario/test_protocol_page.py",
 }
 RUN = {"nc", "python", "sh", "toml", "curl"}
-# Configuration or code of other tools, and what a program prints; a reader types none of it.
+# Configuration or code of other tools, and output of programs; a reader types none of it.
 SHOWN = {"text", "ini", "php", "ruby", "perl", "js", "java", "go", "haproxy", "yaml", "bash",
          "dockerfile", "json", "console", "transcript"}  # fmt: skip
 README_BYTES_MAX = 8 << 10

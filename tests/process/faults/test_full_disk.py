@@ -136,7 +136,7 @@ def test_everything_is_confirmed_though_what_it_gives_back_is_taken_by_others_at
     daemon: DaemonProcess, disk: SmallDisk
 ) -> None:
     with connect(daemon) as raw:
-        # Small ones: their confirms take more than what is left of any segment.
+        # Small items: their confirms take more room than any segment has left.
         store_small(raw, 4000)
         disk.fill()
         store_until_refused(raw, b"jobs", 0)

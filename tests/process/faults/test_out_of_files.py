@@ -82,7 +82,7 @@ def worker(daemon: DaemonProcess) -> Iterator[Raw]:
         for q in range(QUEUES):
             raw.ask(b"set q%d 0 0 1\r\nx\r\n" % q, b"STORED\r\n")
         raw.ask(b"set lock 0 0 1\r\nx\r\n", b"STORED\r\n")
-        # So that a fetch has nothing to write but what was reserved.
+        # After this the reserved records are all that a fetch has to write.
         raw.ask(b"get big/open\r\n", b"VALUE big/open 0 100\r\n%b\r\nEND\r\n" % body(0))
         raw.ask(b"get big/abort\r\n", b"END\r\n")
         wait_until(lambda: segments_open(daemon) == 0, "all queues rest")

@@ -40,7 +40,7 @@ from tests.support.raw import Raw
 SEEDS_OF_A_TEST: Final = (1,)
 DRAIN_SECONDS: Final = 120.0
 BATCH: Final = 50
-# So soon after it has woken, a superseded owner has ended every connection.
+# A superseded owner has ended every connection this many seconds after it woke.
 LIE_SECONDS: Final = 0.2  # until a client has put a connection that it gave up where it lies
 HANGS_UP_SECONDS: Final = 5.0
 LEASE_SECONDS: Final = 300.0

@@ -78,7 +78,7 @@ class Books:
         self.lost_life_s = 0.0  # when an owner was killed or stopped
         self.woke_s = 0.0
         self.superseded = ""  # the member that must not answer
-        self.late: list[str] = []  # what it answered though
+        self.late: list[str] = []  # the answers that it gave all the same
         self.first_stored_s = 0.0
         self.waits_for: DaemonProcess | None = None
         self.left: list[tuple[DaemonProcess, socket.socket]] = []

@@ -116,7 +116,7 @@ class Committer:
                 return
 
 
-# It happens to this leader; the load serves again since a moment, or not yet.
+# An accident to this leader; `Serves` says whether the load is served again since a moment.
 Serves = Callable[[float], Callable[[], bool]]
 Accident = Callable[["PatroniFleet", PatroniNode, Serves], None]
 

@@ -17,12 +17,12 @@ from tests.support.daemon import DaemonProcess
 from tests.support.raw import resident_bytes, wait_until
 
 CLIENTS = 10_000
-# Of these HTTP has a quarter.
+# HTTP may have a quarter of the connections.
 WANTED = 4 * CLIENTS + 4_000
 FILES = WANTED + 4_000
 OWN_FILES = 500
 BYTES_EACH = 16 << 10  # 7 KiB were seen
-# Of those who are told that there are too many, for a second.
+# Refused connections stay for a second: at most this many at once.
 LINGERING = CLIENTS // 2
 ASK = b"GET /v2/ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

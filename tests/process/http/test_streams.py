@@ -125,7 +125,7 @@ def test_a_version_that_was_answered_survives_a_kill_and_is_written_once(
         kept = [body for _, body in events(daemon, "/streams/acc-1")]
         for expected, (body,) in won.items():
             assert kept[expected] == body
-        # whoever wrote without an answer finds out: the version is there once, or not at all
+        # a write without an answer can be looked up: the version is there once, or not at all
         assert [int(body.split()[1]) for body in kept] == list(range(len(kept)))
         assert at <= len(kept) <= at + 1
         for version in range(len(kept)):

@@ -127,7 +127,7 @@ def run(folder: Path, wanted: int, items: int) -> Books:
     assert books.wrong == []
     assert books.drained.isdisjoint(books.confirmed), "a confirmed item came back"
     lost = sent - books.drained - books.confirmed - books.in_doubt
-    # Whoever was not told what it was lent holds it still, and so may who asked to end a lease.
+    # A lease whose answer was lost goes on, and so may one whose end was not answered.
     assert len(lost) <= books.still_leased <= len(lost) + len(books.in_doubt)
     return books
 
@@ -138,7 +138,7 @@ def test_leases_by_token_go_on_after_kill_9_and_no_token_is_good_for_another(
 ) -> None:
     leave("tokens", tmp_path, run(tmp_path, ROUNDS, ITEMS))
 
-    copy = tmp_path / "end" / "data"  # who audits the other one finds leases that are alive
+    copy = tmp_path / "end" / "data"  # the audit of the original finds leases that are alive
     shutil.copytree(tmp_path / "data", copy)
     with DaemonProcess(copy, config=CONFIG) as daemon:
         leave_nothing(daemon)

@@ -132,7 +132,7 @@ def test_a_clock_that_was_set_back_counts_as_no_time() -> None:
     assert (waiting_ms[0], waiting_ms[-1]) == (1, 0)
 
 
-# The queue or child, whether its lease is by token, and what confirms it.
+# The queue or child, whether its lease is by token, and the request that confirms it.
 CONFIRMS = [
     ("jobs", False, b"get jobs/close"),
     ("jobs", True, b"get jobs/close/token=%d"),

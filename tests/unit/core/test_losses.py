@@ -205,14 +205,14 @@ def test_without_a_snapshot_an_older_put_that_is_alive_takes_nothing_back() -> N
     remove_snapshots(town)
     for _ in range(2):
         kill(town)
-        assert town.queue("jobs").reader.delays.count == 3  # what is older is alive
+        assert town.queue("jobs").reader.delays.count == 3  # the older puts are alive
         assert not add(town, "a")
         for id_ in (b"z/scope=s/epoch=1", b"y/scope=s/epoch=2"):
             line = b"add jobs/id=%b 0 0 1" % id_
             assert town.say("p", line, b"x") == b"NOT_STORED\r\n"
         assert cas(town, "K", 1) == b"EXISTS"
         town.say("p", b"set jobs 0 0 1", b"x")
-        town.snapshot("jobs")  # and what was not taken back is not written as newer either
+        town.snapshot("jobs")  # older facts are not written as newer ones either
     assert cas(town, "K", 4) == b"STORED"
 
 

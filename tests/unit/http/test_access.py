@@ -26,7 +26,7 @@ USERS = "".join(
         ("reads", "read", '["*"]'), ("writes", "write", '["*"]'),
     )
 )  # fmt: skip
-# What producers and workers do.
+# The routes of producers and workers.
 WORK = r"/items$|/leases|/messages|/claims|^/streams/"
 HAS = {"reads": Role.READ, "writes": Role.WRITE}  # in all queues
 

@@ -45,7 +45,7 @@ GOOD: dict[tuple[str, str], tuple[bytes, bytes]] = {
     ("POST", "/admin/drain"): (b'"dry_run": true', b""),
     ("PATCH", "/admin/mode"): (b'"mode": "up"', b""),
 }
-# What is stored as it is: an item, an event.
+# Bodies that are stored unchanged: an item, an event.
 OPAQUE = "application/octet-stream"
 JSON = [(method, path, kind) for method, path, kind in OPERATIONS if kind != OPAQUE]
 

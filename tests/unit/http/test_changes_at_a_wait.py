@@ -164,7 +164,7 @@ async def test_a_queue_is_made_anew_at_any_wait_of_a_request(
 
 BOSS: Final = ("boss", PASSWORD)
 NO_LOGINS: Final = ("metrics",)
-# What was done before is answered: these hand out what a record says already.
+# These requests are answered all the same: they hand out items by a record that is there already.
 DONE_BEFORE: Final = ("leases", "a claim", "a pop")
 
 
@@ -225,7 +225,7 @@ def leased(server: Web, queue: bytes) -> set[int]:
     return {lease.item.id for lease in reader.leases.all()}
 
 
-# What is there after a restart if the request was done: items of jobs, of acc, and those moved.
+# The items after a restart if the request was done: those of jobs, of acc, and the moved ones.
 STORING: Final[dict[str, dict[bytes, int]]] = {
     "an item": {b"jobs": 4},
     "an event": {b"acc": 4},

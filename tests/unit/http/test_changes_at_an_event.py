@@ -43,8 +43,8 @@ _LEASES: Final = f"POST {_QUEUE}/leases?count=3"
 _CLAIM: Final = f"POST {_V2}/claims?limit=3"
 _LISTING: Final = f"GET {_V2}/messages?include_claimed=1"
 MESSAGES: Final = {"messages": [{"ttl": 300, "body": f"m{n}"} for n in range(4)]}
-# Each request with its body, behind what its client has asked for before. {token}, {claim} and
-# {message} are the first ones of the answers before.
+# Each request with its body, after the earlier requests of its client. {token}, {claim} and
+# {message} are the first ones of the earlier answers.
 ASKS: Final[dict[str, tuple[Asked, ...]]] = {
     "an item": ((f"POST {_QUEUE}/items", "o4"),),
     "an item for room": ((f"POST {_QUEUE}/items", LARGE),

@@ -15,7 +15,7 @@ from tests.support.http_client import web
 
 _SENTENCE = re.compile(r"[A-Z`].* .*\.", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
-# What FastAPI says where the route says nothing.
+# FastAPI's own words for a part without a description.
 _UNSAID = {"", "Successful Response", *(status.phrase for status in HTTPStatus)}
 
 

@@ -14,8 +14,8 @@ from tests.support.http_client import web
 from tests.support.zaqar import CLIENT
 
 NAME = re.compile(r"\{(\w+)\}")
-# What stands in place of a name, and what of the answer says why it is refused; "": whatever the
-# route says, in one of the answers that it declares.
+# A bad name, and the word of the answer that says why it is refused; "": any answer that the route
+# declares.
 BAD = {
     "a line feed": ("%0A", "control"), "one in front": ("%0Aa", "control"),
     "one at the end": ("a%0A", "control"), "a carriage return": ("a%0Db", "control"),

@@ -260,6 +260,6 @@ def test_a_folder_in_place_of_a_file_is_named_and_costs_no_descriptor(data: Path
         with pytest.raises(OSError, match="it is no file") as caught:
             disk.read(str(folder))
         assert caught.value.filename == str(folder)
-        # Fewer, where the collector closes what an earlier test has left.
+        # Fewer, if the collector closes files that an earlier test left.
         assert set(os.listdir("/dev/fd")) <= before
     lock.close()

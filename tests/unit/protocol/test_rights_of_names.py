@@ -22,11 +22,11 @@ from kestrelpy.protocol.verbs import VERBS, needs
 
 READ, WRITE, ADMIN = Role
 ALIASES: Final = {b"all": (b"jobs", b"mail")}
-# A request, and what it needs.
+# A request, and the rights that it needs.
 WIRE: Final[dict[bytes, list[Need]]] = {
     b"set jobs 0 0 1": [Need(WRITE, b"jobs")],
     b"set jobs+kid 0 0 1": [Need(WRITE, b"jobs+kid")],
-    b"set jobs/confirm 0 0 1": [Need(WRITE, b"jobs")],  # what is open was opened with its right
+    b"set jobs/confirm 0 0 1": [Need(WRITE, b"jobs")],  # the open needed a right of its own
     b"set jobs/confirm=mail:7 0 0 1": [Need(WRITE, b"jobs"), Need(WRITE, b"mail")],
     b"set jobs/confirm=mail+kid:7 0 0 1": [Need(WRITE, b"jobs"), Need(WRITE, b"mail+kid")],
     b"set all 0 0 1": [Need(WRITE, b"all"), Need(WRITE, b"jobs"), Need(WRITE, b"mail")],
@@ -56,7 +56,7 @@ WIRE: Final[dict[bytes, list[Need]]] = {
     b"set schedules 0 0 1": [Need(WRITE, b"schedules")],
     b"dump_stats jobs": [Need(READ, ALL)],
 }  # fmt: skip
-# The same over HTTP: the method, the path, and what it needs.
+# The same over HTTP: the method, the path, and the right that it needs.
 HTTP: Final[dict[tuple[str, str], Need]] = {
     ("POST", "/queues/leases/items"): Need(WRITE, b"leases"),
     ("POST", "/queues/items/leases"): Need(WRITE, b"items"),

@@ -35,8 +35,8 @@ body = "a year"
 """
 CLIENTS = ("client.", "kombu.", "wire.")
 # Classes that are reachable only while work is under way, or next to a socket.
-# LogReader is met as what is made of it, and of a tuple the look meets the parts.
-# Those of an engine belong to a fleet, those of clients to other processes: their own tests look.
+# The walk meets the products of a LogReader in its place, and the parts of a tuple. Classes of an
+# engine belong to a fleet, those of clients to other processes: their own tests look at them.
 NOT_MET = {
     *(name for name in MAY_HOLD if name.startswith(("journal.engine.", *CLIENTS))),
     "journal.read.cursor.Cursor", "journal.snapshot.dedupe_pending.PendingEntries",

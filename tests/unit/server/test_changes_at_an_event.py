@@ -38,7 +38,7 @@ FILL: Final = (
     put(b"old", b"x1", expiry=1), put(b"old", b"x2", expiry=1), put(b"old", b"x3"),
     put(b"late/delay=1h", b"l1"), put(b"other", b"p1"),
 )  # fmt: skip
-# Each request, behind what its client has asked for before.
+# Each request, after the earlier requests of its client.
 ASKS: Final[dict[str, tuple[bytes, ...]]] = {
     "set": (put(b"jobs", b"o4"),),
     "set for room": (put(b"jobs", LARGE), put(b"jobs", LARGE[:-1])),
@@ -104,7 +104,7 @@ IN_STEPS: Final = (
     "flush_expired", "upto", "hand-off again, before it is stored",
     "redrive", "redrive to another queue", "move", "move to a new queue",
 )  # fmt: skip
-# Of what acts in steps, one item or queue in each: the records of a step, which may be under way.
+# Requests that act in steps, one item or queue in each, with the records of a step under way.
 ENDS_WITH: Final = {
     "flush_all": 0, "flush_expired": 0, "redrive": 0, "redrive to another queue": 3, "move": 3,
     "move to a new queue": 3,
@@ -145,9 +145,9 @@ CHANGES: Final[dict[str, Change]] = {
     ),
     "revoked": reload({"auth": {"boss": user(), "anna": user(salt="BBBB")}}, boss(*_NEW)),
 }  # fmt: skip
-# In whose middle a request may come.
+# Changes in two halves, with a request between them.
 HALVES: Final = {"made anew": (_DELETED, _MADE)}
-# What is said of a moment: it differs from event to event.
+# Facts of a moment: they differ from event to event.
 _OF_NOW: Final = re.compile(rb"STAT (why|age_ms|lease_left_ms) .*\r\n")
 _NUMBERS: Final = re.compile(rb"^VALUE (\S+) 0 (\d+)( \d+)?\r", re.MULTILINE)
 
@@ -209,7 +209,7 @@ def test_an_answer_is_true_whatever_breaks_meanwhile(name: str, how: str) -> Non
         DOOR.look_at_break(name, how, nth)
 
 
-# Of these something is under way when the request before them has its answer.
+# These have work under way when the request before them has its answer.
 @pytest.mark.parametrize("name", ["hand-off for room", "set of an alias for room"])
 def test_a_change_comes_at_the_last_event_and_at_none_behind_it(name: str) -> None:
     last = DOOR.events(name)

@@ -220,7 +220,7 @@ def test_a_get_by_token_whose_time_ends_as_there_is_room_again_gets_its_item(
     log = log_of(stage)
     most = next(size for size in range(len(LARGE), 0, -8) if log.has_room(size))
     stage.queue("jobs").put(bytes(most - 48), 0, 0, stage.now_ms)
-    log.journal.room.free += len(LARGE)  # as after a write, before anybody serves
+    log.journal.room.free += len(LARGE)  # as after a write, before the waiters are served
     assert log.has_lease_room()
     waiter = stage.queue("jobs").reader.waiters.first()
     assert waiter is not None

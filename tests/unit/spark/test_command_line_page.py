@@ -34,7 +34,7 @@ def shell(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def test_the_spark_jobs_of_the_page_run(shell: SparkShell, command: str, output: str) -> None:
     said = shell.run(f"{command} && echo it has worked")
 
-    # What the jobs print is tested with them; the last line is for the exit code.
+    # The tests of the jobs check their output; the last line is for the exit code.
     out = "".join(shape_of(line) + "\n" for line in said.splitlines())
     assert "Traceback" not in out
     assert pattern(f"{output}it has worked\n").fullmatch(out), said

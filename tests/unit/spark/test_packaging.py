@@ -88,8 +88,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clone")
     venv.create(folder / "venv", with_pip=True, symlinks=True)
     made = folder / "venv" / "bin" / "python"
-    # Only what the sources need comes from here. A path file in a folder that a path file names is
-    # not read, so an editable install that is here is not found there.
+    # Only the dependencies come from here. A path file in a folder that a path file names is not
+    # read, so an editable install that is here is not found there.
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (site / "zz_here.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip(made, "install", "--editable", str(copied(folder / "source")))

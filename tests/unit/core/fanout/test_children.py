@@ -22,11 +22,11 @@ from kestrelpy.errors import ClientError
 from tests.support.core_harness import CoreHarness, make_queue
 
 AUDIT = b"jobs+audit"
-# What a child says of itself is its parent's ...
+# These attributes of a child are its parent's ...
 PARENTS = (
     "clock", "declared", "dedupe", "generation", "log", "metadata", "next_number",
 )  # fmt: skip
-# ... and this its own, of the first child, for which one item came. (It has no children.)
+# ... and these are its own, with their values for a first child with one item and no children.
 OWN = {
     "name": AUDIT, "total_items": 1, "children": {}, "retained": None, "deleted": False,
     "is_going": False, "passes_on": False,
@@ -77,7 +77,7 @@ def test_a_child_begins_with_what_was_released_behind_its_marker_and_is_there() 
     for body in (b"1", b"2", b"3"):
         q.put(body, delay=Delay(10 * int(body)))
         q.pass_time(10 * int(body))
-    child_of(q)  # so that what is confirmed here is still there for somebody
+    child_of(q)  # so that a confirmed item is still there for a child
     first = q.open()
     markers = [marker for marker, _ in q.reader.markers]
     q.close(first)

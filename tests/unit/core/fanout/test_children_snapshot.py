@@ -130,7 +130,7 @@ def test_a_child_has_a_sequence_of_its_own(start: Start) -> None:
 
     begin_again(town, start)
 
-    for text in (b"2", b"1"):  # what is released comes behind what was there
+    for text in (b"2", b"1"):  # a released item comes after the ready ones
         assert town.say("bob", b"get jobs+a") == b"VALUE jobs+a 0 1\r\n%b\r\nEND\r\n" % text
     for text in (b"1", b"2"):
         assert town.say("bob", b"get jobs") == b"VALUE jobs 0 1\r\n%b\r\nEND\r\n" % text

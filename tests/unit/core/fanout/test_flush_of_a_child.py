@@ -26,7 +26,7 @@ def live(stage: ServerHarness, name: str) -> int:
     return len(stage.queue(name).reader.live)
 
 
-# What comes before the flush: for the queue, then for the child; how many stay in the child.
+# Before the flush: the options of the put, the requests to the child; the items that then stay.
 STATES: dict[str, tuple[bytes, tuple[bytes, ...], int]] = {
     "ready": (b"", (), 0),
     "delayed": (b"/delay=1h", (), 0),

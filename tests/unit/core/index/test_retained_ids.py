@@ -8,7 +8,7 @@ from kestrelpy.core.index.retained_ids import RetainedIds
 
 def test_the_set_is_brought_up_in_one_step_and_leaves_out_skipped_ids() -> None:
     ids = IdSet()
-    retained = RetainedIds(ids, 4)  # what there was up to 4 is not kept
+    retained = RetainedIds(ids, 4)  # ids up to 4 are not retained
     assert list(retained.up_to(7)) == [5, 6, 7]
     retained.skip(10)
     assert list(retained.up_to(11)) == [5, 6, 7, 8, 9, 11]

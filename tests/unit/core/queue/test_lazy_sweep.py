@@ -127,7 +127,7 @@ def test_what_was_put_off_expires_at_its_time_behind_what_does_not(
     elif begins != "at once":
         getattr(stage, begins)()
     stage.pass_time(5000)
-    put(stage, 1, b"set jobs 0 1 1000")  # for this one's sake somebody looks before that is due
+    put(stage, 1, b"set jobs 0 1 1000")  # this item makes a look due before the other expires
     stage.pass_time(14_000)
     assert stage.queue("gone").reader.live.count == 1
     stage.pass_time(1000 + LOOK_MS)

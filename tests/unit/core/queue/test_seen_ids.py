@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.server_harness import ServerHarness
 
-# The settings, the options, and what an add of it is answered the second time.
+# The settings, and the options of the puts.
 KINDS: dict[str, tuple[dict[str, str], bytes]] = {
     "plain": ({}, b"/id=7"),
     "same body": ({"dedupe": "same body"}, b"/id=7"),

@@ -29,7 +29,7 @@ def files(stage: ServerHarness) -> list[str]:
     return stage.disk.names(f"data/{folder}")
 
 
-# How a child of `jobs` comes to be, and what it has when `jobs` is deleted.
+# The requests that make a child of `jobs` and its items, before `jobs` is deleted.
 CHILDREN = {
     "empty": [(b"get jobs+audit/peek",)],
     "unread items": [(b"get jobs+audit/peek",), (b"set jobs 0 0 1", b"a")],

@@ -45,7 +45,7 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
-# What is done with `jobs`, and with `jobs+audit`, before they are deleted.
+# The requests to `jobs`, and to `jobs+audit`, before they are deleted.
 LIVES: dict[str, list[tuple[bytes, ...]]] = {
     "plain": [(b"set jobs 0 0 1", b"1")],
     "empty": [(b"set jobs 0 0 1", b"1"), (b"get jobs",)],

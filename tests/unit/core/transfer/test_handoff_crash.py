@@ -211,7 +211,7 @@ def test_a_life_of_hand_offs_and_crashes_loses_nothing_and_doubles_nothing(seed:
             town.put("one", b"%d" % number)
         elif choice <= 11:
             options = random.choice(("", "", "", "/delay=1s", "/key=A", "/key=B"))
-            # One hangs up, or stays and is answered.
+            # The client hangs up, or stays and is answered.
             who = f"worker {step}"
             town.hand(source, target, who, options)
             if random.random() < 0.5 and who in town.clients:

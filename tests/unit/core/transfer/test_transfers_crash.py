@@ -107,7 +107,7 @@ def test_a_life_of_moves_and_crashes_loses_nothing_and_doubles_nothing(seed: int
             town.pass_time(random.randrange(1500))
             target, source = random.sample(("jobs", "failed", "old"), 2)
             source = random.choice((source, "late"))
-            # One asks for it, and hangs up or waits for the answer.
+            # A client asks for a move, and hangs up or waits for the answer.
             who = f"mover {step}"
             town.say(who, b"move %b %b 2" % (source.encode(), target.encode()))
             if random.random() < 0.3 and who in town.clients:
@@ -163,7 +163,7 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     town.disk.faults.append(Fault(verb, f"*/{failing}.*/*.segment", nth=nth, times=1_000_000))
     town.fail("jobs")
     town.pass_time(100_000)
-    # Whoever is handed an item now has it: it is nowhere else, and will not be.
+    # A client that gets an item now has it alone: it is nowhere else, and will not be.
     town.wait("jobs/dead", "other")
     town.wait("failed", "third")
     town.heard("other")
@@ -184,7 +184,7 @@ def test_an_open_origin_outlives_its_copy_snapshots_and_the_segment_it_was_put_i
     town.disk.faults.append(Fault("write", "*/jobs.*/*.segment", times=1_000_000))
     town.wait("failed", "waiter")
     failed = town.queue("failed")
-    # What died is written before the journal fails; the copy is taken before the original is gone.
+    # The dead letter is written before the journal fails; the copy is taken before the MOVED.
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     town.disk.faults[0].nth = 2

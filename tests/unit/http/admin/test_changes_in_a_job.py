@@ -18,7 +18,7 @@ from tests.support.http_client import Web, web
 
 ROUNDS_MAX: Final = 100
 ITEMS: Final = 4
-# Each job, and what is asked for.
+# Each job, with its route and its body.
 JOBS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "redrive": ("redrive", {"all": True}),
     "redrive to another queue": ("redrive", {"all": True, "target": "other"}),

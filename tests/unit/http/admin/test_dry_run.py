@@ -13,7 +13,7 @@ from tests.support.running import Peer
 
 CONFIG = "[server]\nallow_shutdown = true\n"
 ALL: dict[str, Any] = {"all": True}
-# The request, its body, what a dry run answers, and what the same without it answers.
+# The request, its body, the answer to a dry run, and the status of the real one.
 ACTIONS: dict[str, tuple[str, str, Any, dict[str, Any], int]] = {
     "flush": ("POST", "/admin/queues/jobs/flush", {}, {"count": 2}, 200),
     "delete a queue": ("DELETE", "/admin/queues/jobs", None, {"count": 4}, 200),

@@ -11,7 +11,7 @@ from kestrelpy.http.page.route import POLICY, page_files
 from tests.support.http_client import web
 
 BYTES_MAX = 150 << 10
-# What turns text into markup, or code.
+# Code that turns text into markup or into code.
 REFUSED = re.compile(
     rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|"
     rb"DOMParser|createContextualFragment|setHTML|parseHTML|javascript:|importScripts|\sstyle=|"

@@ -168,7 +168,7 @@ def state(server: Web) -> Any:
 def test_every_route_refuses_what_it_does_not_declare(declared: Route) -> None:
     for each in mistakes(declared):
         if each.why.startswith("no member") or (declared.is_messaging and each.body is not None):
-            continue  # what reads the body refuses it: see below
+            continue  # the code that reads the body refuses it: see below
         path, _, query = each.url.partition("?")
         matched = declared.pattern.match(path)
         assert matched is not None

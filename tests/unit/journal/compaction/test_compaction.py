@@ -603,7 +603,7 @@ def test_when_the_disk_fails_or_is_full_nothing_is_left_and_it_may_be_tried_agai
             assert error.errno == errno.ENOSPC
         if not fault.fired:
             break
-        # What `create` itself could not finish goes at the next start.
+        # The next start removes a file that `create` itself could not finish.
         left = {n: data for n, data in everything(disk).items() if n in before}
         assert left == before
         assert segment_names(disk) == sorted(before)

@@ -140,7 +140,7 @@ def test_a_body_with_a_frame_of_this_very_journal_is_only_a_body() -> None:
     inner = frame(666, 0, b"planted")
     data = file_of(inner, b"")
     assert items(Cursor.over(data, JOURNAL, NUMBER, 0)) == [1, 2]
-    # With its own header damaged the search finds what follows, not what it held.
+    # With its own header damaged the search finds the next frame, not the one in the body.
     assert items(Cursor.over(b"\xff" * 8 + data[8:], JOURNAL, NUMBER, 0)) == [2]
 
 

@@ -143,7 +143,7 @@ def test_what_a_newer_segment_says_again_is_not_missing_where_a_power_cut_took_i
     one.batch(put(1), put(2))
     at = one.at
     one.batch(put(3), put(4), synced=2)
-    one.seal(live=4)  # on the disk by chance, unlike what it counts
+    one.seal(live=4)  # by chance the footer is on the disk, and the records that it counts are not
     one.data[at : capacity - FOOTER_SPACE_BYTES] = bytes(capacity - FOOTER_SPACE_BYTES - at)
     lay(disk, one)
     two = SegmentBuilder(2, capacity, 3, opening(3))

@@ -135,7 +135,7 @@ def flip(closed: bool, bits_each: int) -> None:
                 now = data[offset] ^ 1 << bit % 8
                 disk.damage(path, offset, bytes([now]))
                 recovery = check(disk, whole, lost)
-                # A stretch at the end of what is written ends with its last byte that is not 0.
+                # Damage at the end of the written part ends with its last byte that is not 0.
                 names_it = any(
                     d.path == path and d.offset <= offset < d.end + (not now)
                     for d in recovery.damages
@@ -323,7 +323,7 @@ def test_without_a_snapshot_damage_after_a_compacted_segment_is_named(closed: bo
         for offset in range(len(data)):
             hit = next((f for f in parts if hit_by(f, offset)), None)
             counts = hit is not None or offset < FILE_HEADER_BYTES
-            # Survivors that lost their header too would need a third thing to tell what they are.
+            # A compacted segment without its header as well could not be told from another file.
             survivors_header = path == path_of(6) and offset < FILE_HEADER_BYTES
             if not counts or survivors_header or offset % 7:
                 continue
@@ -344,7 +344,7 @@ def test_with_snapshots_every_file_may_be_gone(closed: bool) -> None:
             hurt = disk.kill_clone()
             for name in gone:
                 hurt.remove(f"{FOLDER}/{name}")
-            # That the newest segment or a snapshot was ever there nothing says.
+            # Nothing else says that the newest segment or a snapshot was ever there.
             if f"{7:010d}.segment" not in gone and not any(n.endswith(".snapshot") for n in gone):
                 check_state(hurt, closed)
             else:

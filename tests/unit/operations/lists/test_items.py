@@ -112,7 +112,7 @@ def test_a_time_chooses_the_first_item_and_no_later_one_is_left_out(
     assert ids(ended(found.page(0, 9))) == [2, 3]
 
 
-# What becomes of an item whose marker is not its id, and the state that it is listed by then.
+# The end of a lease of an item whose marker is not its id, and the state of the item then.
 STATES: dict[str, tuple[bytes, str]] = {
     "given back late": (b"get jobs/abort/delay=1h", "delayed"),
     "dead": (b"get jobs/abort/dead=why", "dead"),

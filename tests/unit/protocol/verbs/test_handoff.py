@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.server_harness import ServerHarness
 
-# How the set names the lease, how the lease is taken, and what is said once it is over.
+# The option of the set that names the lease, the open, and the refusal once the lease is over.
 OPEN: Final = (
     b"/confirm", b"get jobs/open",
     b"CLIENT_ERROR lease expired: the item of jobs is not leased to this connection any more, "

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.server_harness import WALL_MS, ServerHarness
 
-# What comes before it, the words of its line with @ for the expiry, and how its item is seen.
+# The requests before the set, and the line of the set with @ for the expiry.
 FORMS: Final[dict[str, tuple[list[bytes], bytes]]] = {
     "plain": ([], b"set jobs 0 @ 1"),
     "a key": ([], b"set jobs/key=A 0 @ 1"),

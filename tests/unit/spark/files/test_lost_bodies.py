@@ -66,7 +66,7 @@ def test_of_a_whole_journal_nothing_is_named(recycled: bool, snapshot: bool) -> 
 def test_no_item_is_left_out_without_a_word(recycled: bool, snapshot: bool, kind: str) -> None:
     one, count = made(recycled, snapshot), 0
     for name in one.names:
-        # What is wrong with the end of the log looks like the end of a crash.
+        # Damage at the end of the log looks like the end of a crash.
         if not name.endswith(".segment") or name == one.last:
             continue
         path = f"{one.folder}/{name}"

@@ -267,7 +267,7 @@ def test_what_was_rewritten_since_the_plan_is_found_where_it_is_now(
         kept = happened(rest)
 
     assert found == Counter(set(found)), "twice"
-    # What was confirmed since the plan may still be read where its segment is still there.
+    # An item that was confirmed since the plan may still be read if its segment is there.
     assert {1, *range(151, 201)} <= set(found) <= set(range(1, 201))
     said = sentence_of(caught.value)
     assert said.startswith(f"Data is missing: {folder}/0000000001.segment: ")

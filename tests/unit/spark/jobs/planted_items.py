@@ -48,7 +48,7 @@ ENDS: Final[dict[str, Act]] = {
     "cancelled": Pen.cancel, "moved": Pen.move,
 }  # fmt: skip
 ALL_ENDS: Final[dict[str, Act]] = {**ENDS, "handed off": Pen.hand}
-# What only happens to an item that is there, and leaves it there.
+# Acts that only a live item can meet, and that leave it alive.
 LIVES: Final[dict[str, Act]] = {
     "given back": Pen.back, "dead": Pen.die, "lent by token": lease, "renewed": renew,
     "redriven": Pen.redrive,

@@ -81,7 +81,7 @@ def test_a_statement_gets_the_values_that_it_names(call: Callable[[PostgresEngin
     for statement, values in asked:
         if isinstance(values, dict):
             named = set(_NAME.findall(statement))
-            # A commit has the same values whatever its statement does with them.
+            # A commit always has the same values, even if its statement does not use all of them.
             is_commit = statement in postgres_engine._COMMITS.values()
             assert named <= set(values) if is_commit else named == set(values)
         else:

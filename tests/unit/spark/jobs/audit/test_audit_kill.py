@@ -257,7 +257,7 @@ def test_over_kills_every_hand_off_from_queue_to_queue_was_done_once(
     assert all(books.steps[number] < len(steps[number]) for number in books.steps)
     made = [row for row in puts if row.origin is not None]
     assert len(made) == len({row.origin for row in made}) == crash.sum_of("moved")
-    # What was not handed on was confirmed, at the end of the chain or when all of it was drained.
+    # Items that were not handed on were confirmed, at the end of the chain or when it was drained.
     ended, sure = crash.sum_of("confirmed"), len(books.done) + len(books.drained)
     assert sure <= ended == len(steps) <= sure + len(books.perhaps)
     assert sum(each.books.there + each.books.dead for each in crash.found.values()) == 0

@@ -255,7 +255,7 @@ def test_a_child_has_a_row_of_its_own_for_each_item(spark: SparkSession, tmp_pat
     assert states == {
         "jobs": {1: "confirmed", 2: "open", 3: "open", 4: "open", 6: "open"},
         "jobs+audit": {2: "confirmed", 3: "dead", 4: "open", 5: "open", 6: "open"},
-        # What a child had when it was removed went with it; a new one of its name begins anew.
+        # The items of a removed child went with it; a new child of its name begins anew.
         "jobs+gone": {2: "confirmed", 3: "flushed", 4: "flushed", 6: "open"},
     }
     assert len(rows) == 14
