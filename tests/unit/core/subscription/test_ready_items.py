@@ -316,7 +316,7 @@ def test_an_item_in_order_that_is_left_to_the_log_has_no_entry_of_its_expiry() -
         q.put(b"in order", WALL_MS + 10_000)
 
     gone = q.reader.ready.evict(0)
-    q.reader.ready_line._leave(gone)
+    q.reader.ready_items._leave(gone)
 
     assert [item.id for item in gone] == [3, 2]
     assert list(q.reader.watch.watched) == [1]
@@ -331,7 +331,7 @@ def test_an_item_in_order_that_comes_back_beyond_the_frontier_has_no_entry_eithe
     for number, lease in enumerate(leases, 1):
         assert lease is not None
         if number == 3:
-            q.reader.ready_line._leave(q.reader.ready.evict(0))
+            q.reader.ready_items._leave(q.reader.ready.evict(0))
             assert q.reader.ready.frontier == 2
         q.reader.nack(lease, 0, ABORTED)
 
