@@ -322,8 +322,8 @@ class Config(Section):
         server = self.server
         doors = {
             'http_port (write http_port = "off")': server.http_port is not None,
-            "text_port": server.text_port is not None, "[auth]": bool(self.auth),
-        }  # fmt: skip
+            "text_port": server.text_port is not None,
+        }
         asked = next((name for name, is_asked in doors.items() if is_asked), None)
         if self.is_router and asked is not None:
             raise ValueError(f"[fleet] slices with {asked}: that does not lead over slices yet")

@@ -11,7 +11,7 @@ from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.login import Login, LoginPort
 from kestrelpy.protocol.parse import Lines
 from kestrelpy.protocol.ports import ConnectionRoom, Host, Talk
-from kestrelpy.protocol.routing import RoutedConversation, RouterCounts, RouterHost
+from kestrelpy.protocol.routing import RoutedConversation, RouterCounts, RouterHost, Waking
 from kestrelpy.protocol.wire import MEMCACHE, Wire, wire_named
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "RouterCounts",
     "RouterHost",
     "Talk",
+    "Waking",
     "Wire",
     "address_of",
     "check_name",

@@ -38,15 +38,16 @@ class Conversation:
         "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_transfer",
         "_verbs", "_waiting_room",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
-        "is_barred", "is_behind", "is_touched", "last_command_ms", "owes", "parser", "paused",
-        "replies", "set_handler", "shell", "stream", "suggests_ms", "wants_bytes",
+        "is_barred", "is_behind", "is_routed", "is_touched", "last_command_ms", "owes", "parser",
+        "paused", "replies", "set_handler", "shell", "stream", "suggests_ms", "wants_bytes",
     )  # fmt: skip
 
     def __init__(
         self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int,
-        wire: Wire = MEMCACHE, logins: LoginPort | None = None,
+        wire: Wire = MEMCACHE, logins: LoginPort | None = None, is_routed: bool = False,
     ) -> None:  # fmt: skip
-        """`logins` are the users that may use it; None: every client may."""
+        """`logins` are the users that may use it; None: every client may. `is_routed`: a router
+        says whose connection it is (`introduce`)."""
         self.broker = broker
         self.host = host
         counters = self._counters = broker.counters.wire(wire.name)
@@ -61,6 +62,7 @@ class Conversation:
         self.holder = self.get_handler.holder
         self.stream: Steps = None
         self.closing = False
+        self.is_routed = is_routed
         self.commands = 0  # so far
         self.is_barred = False  # True if its rights are gone, so that its requests under way end
         self.is_behind = False  # True if bytes have come in that are not executed yet
@@ -86,6 +88,12 @@ class Conversation:
     def who(self) -> str:
         """The logged-in user, else the peer."""
         return self.user or self.holder.name
+
+    def introduce(self, peer: str, user: str) -> None:
+        """Be the connection of this client, and of this user; "": no user has logged in there."""
+        self.holder.name = peer
+        if self._gate is not None:
+            self._gate.enter(user)
 
     # -- the turn ---------------------------------------------------------------------------
 

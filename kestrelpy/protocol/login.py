@@ -22,8 +22,8 @@ from kestrelpy.protocol.verbs import Verbs, needs
 
 # The largest body before a login.
 LOGIN_BYTES_MAX: Final = 2 << 10
-_NEEDS_NO_DATA: Final = frozenset({b"quit", b"version", b"mn", b"stats", b"verbosity"})
-_OPEN: Final = frozenset({b"quit", b"version", b"mn"})
+_OPEN: Final = frozenset({b"quit", b"version", b"mn", b"client"})
+_NEEDS_NO_DATA: Final = _OPEN | {b"stats", b"verbosity"}
 _STORED: Final = b"STORED\r\n"
 
 
@@ -50,6 +50,9 @@ class LoginPort(Protocol):
 
     def is_current(self, grant: Grant) -> bool:
         """True if this is still what the user may do."""
+
+    def grant_of(self, name: str) -> Grant | None:
+        """Return what this user may do; None: there is no such user."""
 
     def begin(self, name: str, secret: bytes, talk: Talk) -> Login:
         """Check a login, and let the conversation go on when that is over."""
@@ -92,6 +95,11 @@ class LoginGate:
         return self._grant.name if self._grant is not None else None
 
     @property
+    def grant(self) -> Grant | None:
+        """What the logged-in user may do, or might before a reload; None: no user is logged in."""
+        return self._grant
+
+    @property
     def is_waiting(self) -> bool:
         """True while a login is checked."""
         return self._login is not None and not self._login.is_over
@@ -113,6 +121,10 @@ class LoginGate:
         """True if what is under way began with rights that are gone: a reload has changed the user,
         or has made a login necessary. A login itself goes on."""
         return self._login is None and self.is_closed
+
+    def enter(self, name: str) -> None:
+        """Be this user, as the router says that has checked its secret."""
+        self._grant = self._port.grant_of(name)
 
     def note_eof(self) -> None:
         """Note that the client sends no more, and may be gone."""

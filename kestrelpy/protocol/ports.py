@@ -60,6 +60,7 @@ class Talk(Client, Protocol):
     shell: Shell | None
     wants_bytes: int
     suggests_ms: int  # the time from which it may suggest an option again
+    is_routed: bool  # True if a router speaks here, for a client of its own
 
     @property
     def user(self) -> str | None:
@@ -87,6 +88,9 @@ class Talk(Client, Protocol):
 
     def refuse(self, refused: Refused, noreply: bool = False) -> None:
         """Reply with the refusal, unless the command said noreply."""
+
+    def introduce(self, peer: str, user: str) -> None:
+        """Be the connection of this client, and of this user; "": no user has logged in there."""
 
     def browser(self) -> ItemReader:
         """Return the browser of this conversation."""

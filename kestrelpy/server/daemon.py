@@ -108,6 +108,7 @@ class Daemon:
         self.lines: Lines = {}
         self.log_limit = LogLimit()
         self.started_ms, self.elapsed = clock.now_ms(), clock.elapsed
+        self.is_slice = config.fleet.slice is not None
         self.is_leaving, self.recovery_seconds = False, 0.0
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()

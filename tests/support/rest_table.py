@@ -477,6 +477,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.replies.JointReply protocol.verbs.get.PendingGet
         protocol.routing.answer_ends.AnswerEnds protocol.routing.merging.AskSlice
         protocol.routing.routed.Awaited protocol.routing.routed.RoutedConversation
+        protocol.routing.routed_login.RoutedLogin
         server.slices.connections.ClientConnection server.slices.connections.SliceConnection
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
@@ -590,6 +591,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.requests.Requests protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
+        protocol.routing.routed_login.Waking protocol.routing.routed_login._NoQueues
         protocol.routing.routed.RouterHost server.slices.connections.RouterPort
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,

@@ -74,10 +74,17 @@ class RoutedTalk:
             self.is_fed = True
 
 
+class NoUsers:
+    """Everybody may do everything."""
+
+    are_needed = False
+
+
 class RoutedHarness(ServerHarness):
     """A server harness that is also the host of the router, and its one slice."""
 
     placement = Placement(1)
+    logins: Any = NoUsers()
 
     def __init__(self) -> None:
         self.counts = RouterCounts()
@@ -90,7 +97,7 @@ class RoutedHarness(ServerHarness):
         pass
 
     def shutdown(self, why: str) -> None:
-        if not self.allow_shutdown:
+        if not self.config.server.allow_shutdown:
             raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
         super().shutdown(why)
 
@@ -105,6 +112,7 @@ class SlicedHarness:
     """A router and its slices, each a server of its own."""
 
     version = ServerHarness.version
+    logins: Any = NoUsers()
 
     def __init__(self, slices: int) -> None:
         self.placement = Placement(slices)

@@ -78,7 +78,8 @@ _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
-    b"verbosity shutdown quit pause resume retry acknowledge move redrive mn dump_config".split()
+    b"verbosity shutdown quit pause resume retry acknowledge move redrive mn dump_config client"
+    b"".split()
 )
 
 

@@ -5,5 +5,6 @@ One rule: nothing is decided here; what a client hears comes from a slice.
 
 from kestrelpy.protocol.routing.merging import RouterCounts
 from kestrelpy.protocol.routing.routed import RoutedConversation, RouterHost
+from kestrelpy.protocol.routing.routed_login import Waking
 
-__all__ = ["RoutedConversation", "RouterCounts", "RouterHost"]
+__all__ = ["RoutedConversation", "RouterCounts", "RouterHost", "Waking"]

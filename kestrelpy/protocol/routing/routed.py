@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.placement import Placement
+from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginPort
 from kestrelpy.protocol.parse import (
     Bad,
     Command,
@@ -30,7 +31,9 @@ from kestrelpy.protocol.parse import (
 )
 from kestrelpy.protocol.routing.answer_ends import AnswerEnds, Unreadable
 from kestrelpy.protocol.routing.merging import Asking, RouterCounts, merge
+from kestrelpy.protocol.routing.routed_login import RoutedLogin
 from kestrelpy.protocol.routing.routes import queues_of
+from kestrelpy.wire.refusals import is_refusal
 
 # Requests under way for one client: as many as a server holds replies for.
 UNDER_WAY_MAX: Final = 1024
@@ -50,6 +53,10 @@ class RouterHost(Protocol):
 
     def limit_of(self, name: bytes) -> int:
         """Return how large an item of this queue may be, in bytes."""
+
+    @property
+    def logins(self) -> LoginPort:
+        """The users of the slices."""
 
     def reload_beside(self) -> None:
         """Read the configuration again, as each slice does now."""
@@ -77,14 +84,18 @@ class RoutedConversation:
     """One client. The shell takes what is in `sent` and `out`, and calls `heard` and `run`."""
 
     __slots__ = (
-        "_asking", "_awaited", "_collected", "_host", "_is_quiet", "_is_skipping", "_is_unsure",
-        "_next", "_parser", "_raw", "_readers", "at_end", "closing", "out", "paused", "sent",
-        "slice",
+        "_asking", "_awaited", "_collected", "_host", "_is_quiet", "_is_reload", "_is_skipping",
+        "_is_unsure", "_next", "_parser", "_raw", "_readers", "at_end", "closing", "login", "out",
+        "paused", "sent", "slice",
     )  # fmt: skip
 
-    def __init__(self, host: RouterHost) -> None:
+    def __init__(
+        self, host: RouterHost, peer: str = "unix", wake: Callable[[], None] = lambda: None
+    ) -> None:
+        """`wake` is called when a login is over: then `run`, and take what is there."""
         self._host = host
-        self._parser = Parser(host.limit_of, host.lines)
+        self.login = RoutedLogin(host.logins, peer, self._reply, wake)
+        self._parser = Parser(self._limit_of, host.lines)
         self._raw = bytearray()  # taken in, and not yet a whole request
         self._is_skipping = False  # True while a body is dropped that is too large
         self._readers: dict[int, AnswerEnds] = {}
@@ -93,6 +104,7 @@ class RoutedConversation:
         self._next: tuple[Command, bytes] | None = None  # waits for the answers of `slice`
         self._asking: Asking | None = None  # the request of several slices under way
         self._is_quiet = False  # True if that one has no answer
+        self._is_reload = False  # True if that one reads the configuration again
         self._collected: list[bytes] = []  # of its present answer
         self.slice = 0  # with which requests are under way, or were last; 0: none yet
         self.sent: list[tuple[int, bytes]] = []  # for the slices
@@ -100,6 +112,12 @@ class RoutedConversation:
         self.closing = False
         self.paused = False  # True while the client does not read
         self.at_end = False  # True if the client sends no more
+
+    def _limit_of(self, name: bytes) -> int:
+        return LOGIN_BYTES_MAX if self.login.is_strange else self._host.limit_of(name)
+
+    def _reply(self, data: bytes) -> None:
+        self.out.append(data)
 
     # -- from the client --------------------------------------------------------------------
 
@@ -119,13 +137,16 @@ class RoutedConversation:
         """True if the next request must wait."""
         return (
             self.closing or self.paused or self._next is not None or self._asking is not None
-            or len(self._awaited) >= UNDER_WAY_MAX
+            or self.login.stream is not None or len(self._awaited) >= UNDER_WAY_MAX
         )  # fmt: skip
 
     @property
     def is_waiting(self) -> bool:
         """True if a slice owes an answer."""
-        return bool(self._awaited) or self._next is not None or self._asking is not None
+        return (
+            bool(self._awaited) or self._next is not None or self._asking is not None
+            or self.login.stream is not None
+        )  # fmt: skip
 
     @property
     def is_owed(self) -> bool:
@@ -139,6 +160,8 @@ class RoutedConversation:
 
     def run(self) -> None:
         """Route the requests that have come, until one has to wait."""
+        if not self._log_in():
+            return
         waiting, self._next = self._next, None
         if waiting is not None and not self._route(*waiting):
             return
@@ -158,6 +181,8 @@ class RoutedConversation:
 
     def _route(self, command: Command, raw: bytes) -> bool:
         """Send a request on, or answer it; False: it waits for what is under way."""
+        if not self.login.passes(command):
+            return self._answer_here(command, raw, None)
         try:
             slice_ = self._slice_of(command, raw)
         except Refused as refused:
@@ -181,6 +206,14 @@ class RoutedConversation:
         else:
             self._await(raw, _ONE)
         return True
+
+    def _log_in(self) -> bool:
+        """Go on with a login, if there is one; False: it is being checked."""
+        try:
+            return self.login.go_on()
+        except Refused as refused:
+            self.out.append(refused.line() + b"\r\n")
+            return True
 
     def _slice_of(self, command: Command, raw: bytes) -> int | None:
         """Return the slice of a request; None: there is not one alone. Raise ClientError."""
@@ -213,6 +246,11 @@ class RoutedConversation:
         if self._awaited:
             self._next = command, raw
             return False
+        try:
+            if not self.login.admits(command):
+                return self._log_in()
+        except Refused as why:
+            refused = why
         if refused is not None:
             self._refuse(command, refused.line())
         elif isinstance(command, Bad):
@@ -226,8 +264,7 @@ class RoutedConversation:
         else:
             self._asking = merge(command, self._host.placement, self._host.counts)
             self._is_quiet = command.noreply
-            if isinstance(command, Plain) and command.verb == b"reload":
-                self._host.reload_beside()
+            self._is_reload = isinstance(command, Plain) and command.verb == b"reload"
             self._ask(None)
         return True
 
@@ -249,6 +286,8 @@ class RoutedConversation:
             step = next(asking) if answer is None else asking.send(answer)
         except StopIteration as end:
             self._asking = None
+            if self._is_reload and not is_refusal(end.value.rstrip()):
+                self._host.reload_beside()
             if not self._is_quiet:
                 self.out.append(end.value)
             return
@@ -333,8 +372,12 @@ def _verbosity(talk: RoutedConversation, host: RouterHost) -> bytes:
     return b"OK\r\n"
 
 
+def _client(talk: RoutedConversation, host: RouterHost) -> bytes:
+    return b"ERROR\r\n"  # routers alone say this, to slices
+
+
 # The verbs that need no slice.
 HERE: Final[dict[bytes, Callable[[RoutedConversation, RouterHost], bytes]]] = {
     b"version": _version, b"mn": _barrier, b"quit": _quit, b"shutdown": _shutdown,
-    b"verbosity": _verbosity,
+    b"verbosity": _verbosity, b"client": _client,
 }  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from typing import Final
+from urllib.parse import unquote
 
 from kestrelpy.access import Need, with_user
 from kestrelpy.core import AnyQueue, Broker
@@ -243,6 +244,16 @@ def _shutdown(talk: Talk, command: Plain, now_ms: int) -> None:
     talk.host.shutdown(f"shutdown by {by}")
 
 
+def _client(talk: Talk, command: Plain, now_ms: int) -> None:
+    """`client <peer> [<user>]`: a router says for whom it speaks here. There is no reply to it."""
+    if not talk.is_routed or not command.words:
+        talk.replies.count_error(True)
+        _say(talk, command, b"ERROR\r\n")
+        return
+    peer, user = [*map(unquote, map(readable, command.words)), ""][:2]
+    talk.introduce(peer, user)
+
+
 def _quit(talk: Talk, command: Plain, now_ms: int) -> None:
     talk.closing = True
 
@@ -296,4 +307,5 @@ _VERBS: Final[dict[bytes, tuple[Callable[[Talk, Plain, int], Steps], rights.Righ
     b"verbosity": (_verbosity, rights.nothing),
     b"shutdown": (_shutdown, rights.everything),
     b"quit": (_quit, rights.nothing),
+    b"client": (_client, rights.nothing),
 }

@@ -43,6 +43,7 @@ class DaemonPort(Host, Protocol):
     turn: Turn
     lines: Lines
     is_leaving: bool
+    is_slice: bool  # True if its clients come through a router
 
     @property
     def logins(self) -> LoginPort:
@@ -100,6 +101,7 @@ class Connection(asyncio.Protocol):
         if sock is not None:
             keep_alive(sock)
         self.is_local = sock is not None and sock.family == socket.AF_UNIX
+        is_routed = self.is_local and self._daemon.is_slice
         if not self._daemon.admit(self):
             if not self._daemon.is_leaving:
                 usual = self._wire.usual
@@ -108,8 +110,9 @@ class Connection(asyncio.Protocol):
             return
         self.conversation = Conversation(
             self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms(), self._wire,
-            # The permissions of its file say who may use the Unix socket.
-            None if self.is_local else self._daemon.logins,
+            # The permissions of its file say who may use the Unix socket; that of a slice is for
+            # its router, which says who the user is.
+            None if self.is_local and not is_routed else self._daemon.logins, is_routed,
         )  # fmt: skip
         self.conversation.shell = self
 

@@ -150,7 +150,8 @@ class Logins:
 
     def __init__(
         self, log_limit: LogLimit, now_ms: Callable[[], int],
-        start: Callable[[Coroutine[object, object, None]], None], wake: Callable[[Caller], None],
+        start: Callable[[Coroutine[object, object, None]], object],
+        wake: Callable[[Caller], None],
     ) -> None:  # fmt: skip
         """`start` begins a task of the server, `wake` lets a client go on in the next turn."""
         self._start, self._wake = start, wake
@@ -180,6 +181,11 @@ class Logins:
         """True if this is still what the user may do."""
         found = self.users.get(grant.name)
         return found is not None and found[0] is grant
+
+    def grant_of(self, name: str) -> Grant | None:
+        """Return what this user may do; None: there is no such user."""
+        found = self.users.get(name)
+        return None if found is None else found[0]
 
     def known(self, name: str, secret: bytes) -> Grant | None:
         """Return the grant of a login that was right a moment ago, without a check."""

@@ -68,7 +68,9 @@ class ClientConnection(asyncio.Protocol):
             transport.write(_TOO_MANY)
             transport.close()
             return
-        self.talk = RoutedConversation(self._router)
+        peer = transport.get_extra_info("peername")
+        name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "unix"
+        self.talk = RoutedConversation(self._router, name, self._wake)
 
     def data_received(self, data: bytes) -> None:
         if self.talk is not None:
@@ -79,8 +81,15 @@ class ClientConnection(asyncio.Protocol):
         """Note the end of the client's input; its requests are still answered."""
         if self.talk is not None:
             self.talk.at_end = True
+            self.talk.login.note_eof()
             self._go_on()
         return True
+
+    def _wake(self) -> None:
+        """Go on after a login."""
+        if self.talk is not None:
+            self.talk.run()
+            self._go_on()
 
     def pause_writing(self) -> None:
         if self.talk is not None:
@@ -100,6 +109,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport, talk = None, self.talk
         self.talk = None
         if talk is not None:
+            talk.login.hang_up()
             self._router.dismiss(self)
         links = [*self._slices.values(), *self._ended]
         self._slices, self._ended = {}, []
@@ -175,6 +185,10 @@ class ClientConnection(asyncio.Protocol):
             link.write_eof()
 
     def _send(self, talk: RoutedConversation) -> None:
+        if self._slices and talk.login.is_another:
+            for each in self._slices.values():
+                each.close()
+            self._slices, self._crowded = {}, set()
         sent, talk.sent = talk.sent, []
         pieces: dict[int, list[bytes]] = {}
         for number, raw in sent:
@@ -183,6 +197,7 @@ class ClientConnection(asyncio.Protocol):
             link = self._slices.get(number)
             if link is None:
                 link = self._slices[number] = SliceConnection(self._router, self, number)
+                link.send(talk.login.introduction)
             link.send(b"".join(some))
 
     def abort(self) -> None:

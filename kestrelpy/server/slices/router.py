@@ -15,15 +15,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import kestrelpy
 from journal.files import Disk
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.errors import ClientError
 from kestrelpy.fleet import make_slice_folders
-from kestrelpy.protocol import Lines, RouterCounts
-from kestrelpy.server.connections import CannotListen, Listeners
+from kestrelpy.operations import Caller
+from kestrelpy.protocol import Lines, LogLimit, RouterCounts, Waking
+from kestrelpy.server import clock
+from kestrelpy.server.connections import CannotListen, Listeners, Logins
 from kestrelpy.server.daemon import BACKLOG, DRAIN_SECONDS, HEEDED, StartError
 from kestrelpy.server.exposure import Tls, Unservable, refuse_unservable
 from kestrelpy.server.reloading import in_time
@@ -49,6 +51,8 @@ class SliceRouter:
         self.placement = config.placement
         self.lines: Lines = {}
         self.counts = RouterCounts()
+        self.logins = Logins(LogLimit(), clock.now_ms, self.start_task, _wake)
+        self.logins.put_in_force(config)
         self._config, self._config_file, self._load, self._say = config, config_file, load, say
         self._loop = asyncio.get_running_loop()
         self._connections: set[ClientConnection] = set()
@@ -115,6 +119,7 @@ class SliceRouter:
         await asyncio.gather(*self._runs, return_exceptions=True)
         for task in list(self._tasks):
             task.cancel()
+        self.logins.close()
         if self._listeners is not None:
             self._listeners.remove_socket()
 
@@ -199,9 +204,14 @@ class SliceRouter:
             log.error("configuration not reloaded: %s", error)
             return
         self._config = config
+        self.logins.put_in_force(config)
 
     def shutdown(self, why: str) -> None:
         """End the process and its slices; raise ClientError if clients may not do that."""
         if not self._config.server.allow_shutdown:
             raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
         self._end(why)
+
+
+def _wake(login: Caller) -> None:
+    cast(Waking, login).wake()

@@ -1,0 +1,111 @@
+"""The login of a router's client: checked here, and told to each slice that the client asks.
+
+    client 127.0.0.1:5555 anna      the first line on a connection to a slice; it has no reply
+
+A slice checks the rights of that user at each request, as it does for clients of its own.
+
+One rule: before its login a client's requests reach no slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, cast
+from urllib.parse import quote
+
+from kestrelpy.access import Grant, Need
+from kestrelpy.core import Holder
+from kestrelpy.errors import Refused
+from kestrelpy.protocol import rights
+from kestrelpy.protocol.login import LoginGate, LoginPort
+from kestrelpy.protocol.parse import Command, Plain
+from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.steps import Steps
+from kestrelpy.protocol.verbs import VERBS, Verbs
+
+
+class Waking(Protocol):
+    """Whom a login wakes when it is over."""
+
+    def wake(self) -> None:
+        """Go on."""
+
+
+def _right(command: Command, aliases: rights.Aliases) -> list[Need]:
+    """Return what the router itself has to check: the slices check the rest."""
+    is_here = isinstance(command, Plain) and command.verb == b"shutdown"
+    return rights.everything(command, aliases) if is_here else []
+
+
+_VERBS: Final[Verbs] = {kind: row._replace(right=_right) for kind, row in VERBS.items()}
+
+
+class _NoQueues:
+    aliases: Final[Mapping[bytes, tuple[bytes, ...]]] = {}
+
+
+class RoutedLogin:
+    """The part of a conversation that a login sees: `say` gets its answer, `wake` its end."""
+
+    __slots__ = ("_gate", "_port", "_told", "broker", "holder", "replies", "say", "stream", "wake")
+
+    def __init__(
+        self, port: LoginPort, peer: str, say: Callable[[bytes], None], wake: Callable[[], None]
+    ) -> None:
+        self._port = port
+        self._gate = LoginGate(port, _VERBS)
+        self._told: Grant | None = None  # whom the slices were told of
+        self.broker = _NoQueues()
+        self.holder = Holder(peer)
+        self.say, self.wake = say, wake
+        self.replies = self
+        self.stream: Steps = None  # the check of a secret
+
+    @property
+    def is_strange(self) -> bool:
+        """True if the client has to log in and never did, so it may send only little."""
+        return self._gate.is_strange
+
+    @property
+    def introduction(self) -> bytes:
+        """The first line on a connection to a slice."""
+        self._told = self._gate.grant
+        words = [self.holder.name, *([] if self._told is None else [self._told.name])]
+        return f"client {' '.join(quote(each, safe=':') for each in words)}\r\n".encode("ascii")
+
+    @property
+    def is_another(self) -> bool:
+        """True if the slices know the client as another user, or as none."""
+        return self._gate.grant is not self._told
+
+    def passes(self, command: Command) -> bool:
+        """True if a command needs no login, or the client has logged in and may be let through."""
+        if not self._port.are_needed:
+            return True
+        return not self._gate.is_closed and not _right(command, _NoQueues.aliases)
+
+    def admits(self, command: Command) -> bool:
+        """True if the command may be executed; if not, it is a login. Raise ClientError."""
+        return self._gate.admits(cast(Talk, self), command)
+
+    def go_on(self) -> bool:
+        """Go on with a login; return whether it is over. Raise Refused."""
+        if self.stream is None:
+            return True
+        try:
+            if next(self.stream, None) is not None:
+                return False
+        except Refused:
+            self.stream = None
+            raise
+        self.stream = None
+        return True
+
+    def note_eof(self) -> None:
+        """Note that the client sends no more."""
+        self._gate.note_eof()
+
+    def hang_up(self) -> None:
+        """End a login under way: the client is gone."""
+        self._gate.hang_up()
+        self.stream = None
