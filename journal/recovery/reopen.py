@@ -215,8 +215,8 @@ def _give_up_tail(segment: Segment, synced: Tally | None, lsn_fresh: int) -> Non
 
 
 def set_aside(files: Files, folder: str, damages: list[Damage]) -> set[str]:
-    """Keep a copy of every damaged stretch in `set-aside/`, once. Return the files of which
-    acknowledged bytes have no copy, because the disk is full.
+    """Keep a copy of every damaged stretch in `set-aside/`, once. Return the files with
+    acknowledged bytes that have no copy, because the disk is full.
 
     A foreign file is left where it is, without a copy.
     """

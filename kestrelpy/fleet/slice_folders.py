@@ -27,7 +27,7 @@ def make_slice_folders(files: Files, data_dir: Path, slices: int) -> list[Path]:
 
 
 def why_other_slices(data_dir: Path, slices: int) -> str:
-    """Return why this directory cannot have so many slices; "" if it can. Blocks."""
+    """Return why this directory cannot have this many slices; "" if it can. Blocks."""
     try:
         names = [each.name for each in data_dir.iterdir()]
     except OSError:

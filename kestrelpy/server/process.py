@@ -64,8 +64,8 @@ def return_large_memory() -> None:
 
 
 def end_with_parent() -> None:
-    """Let the kernel kill this process when its parent is gone, if it is Linux: nobody can connect
-    to it any more, and the next start needs its lock."""
+    """Let the kernel kill this process when its parent is gone, if it is Linux: no client can
+    connect to it any more, and the next start needs its lock."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -84,7 +84,7 @@ def example() -> SegmentBuilder:
 
 
 def jobs() -> list[SegmentBuilder | Snapshot]:
-    """What every queue writes. Segments 1 and 2 are gone: survivors 5 stand for them."""
+    """The records of every queue. The compacted segment 5 replaces segments 1 and 2."""
     first = SegmentBuilder(1, 2048, 1, Checkpoint(name=b"jobs", server=SERVER, generation=1))
     first.batch(
         draft(Kind.PUT, 1, 1, 0, b"hello"),
@@ -239,7 +239,7 @@ JOURNALS: dict[str, Callable[[], Sequence[SegmentBuilder | Snapshot | Remembered
 
 
 def write(one: SegmentBuilder | Snapshot | Remembered, folder: Path) -> Path:
-    """A segment, a snapshot or a chunk as a file."""
+    """Write a segment, a snapshot or a chunk as a file; return its path."""
     if isinstance(one, SegmentBuilder):
         return one.write_to(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -261,9 +261,9 @@ def build(folder: Path) -> None:
 
 
 def said(command: str, version: str = NEWEST) -> str:
-    """What `python -m journal <command> <version>` prints; to be called in the folder above.
+    """Return the output of `python -m journal <command> <version>`; call it in the folder above.
 
-    Of damage only what it is and where: how it is explained may change.
+    Damage is shown by its kind and place alone: the explanation may change.
     """
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):

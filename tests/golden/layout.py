@@ -1,4 +1,4 @@
-"""How the golden journals are laid out: by hand, with `encode` alone, so that no change of the
+"""The layout of the golden journals: by hand, with `encode` alone, so that no change of the
 writer's habits moves a byte.
 
 One rule: no clock, no randomness, no environment.
@@ -87,9 +87,9 @@ class SegmentBuilder:
     def batch(
         self, *drafts: Draft, synced: int = 0, lsns: Sequence[int] = ()
     ) -> list[Record]:
-        """One batch, which says that everything up to `synced` is on disk; its records.
+        """Append a batch, which says that everything up to `synced` is on disk; return its records.
 
-        `lsns` are theirs where they have holes.
+        `lsns` are their lsns if those have gaps.
         """
         offset = self.at + HEADER_BYTES
         first = lsns[0] if lsns else self.lsn
@@ -119,7 +119,7 @@ class SegmentBuilder:
             self.data[self.at : end] = bytes(max(end - self.at, 0))
 
     def seal(self, live: int) -> None:
-        """The footer."""
+        """Write the footer."""
         place = self.capacity - FOOTER_SPACE_BYTES
         assert self.at <= place
         meta = encode_meta(self.tally.meta())
@@ -129,7 +129,7 @@ class SegmentBuilder:
         self._lay(place, footer)
 
     def write_to(self, folder: Path) -> Path:
-        """The segment as a file."""
+        """Write the segment as a file; return its path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / segment_name(self.number)
         path.write_bytes(self.data)
@@ -146,7 +146,7 @@ class SegmentBuilder:
 
 
 def ids(*numbers: int) -> IdSet:
-    """A set of these."""
+    """Return a set of these ids."""
     made = IdSet()
     for number in numbers:
         made.add(number)

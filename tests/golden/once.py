@@ -26,7 +26,7 @@ ACCOUNT = b"\1\7\0\0\0account"  # a canonical key
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a chunk of these records holds."""
+    """The entries that a chunk holds of these records."""
 
     batch: PendingEntries
     first: int

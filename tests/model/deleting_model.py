@@ -194,7 +194,7 @@ class Books:
             place.stand = Stand.GONE
 
     def rest(self) -> None:
-        """All that was asked is on disk."""
+        """Note that all requests are on disk."""
         self.deletions.clear()
         for place in self.places:
             if place.stand in (Stand.ASKED, Stand.WRITTEN):
@@ -227,7 +227,7 @@ class Books:
         self._settle_deletions(lines)
 
     def _settle_deletions(self, lines: set[Line]) -> None:
-        """A queue that is there after a crash was not deleted: it retains what it did before."""
+        """A queue that is there after a crash was not deleted: it retains the items of before."""
         for deletion in self.deletions:
             if Line(*deletion.queue, 0) in lines:
                 later = self.put_for_all.get(deletion.queue, [])
@@ -249,7 +249,7 @@ class Books:
 
 
 def family_of(name: str) -> str:
-    """The queue that it is, or is a child of."""
+    """Return the queue that it is, or is a child of."""
     return name.partition("+")[0]
 
 

@@ -236,7 +236,7 @@ class Store:
         return None if is_over else scope
 
     def remember(self, id_: Id, item: Item, now_ms: int) -> None:
-        """An item was stored under this id."""
+        """Note that an item was stored under this id."""
         if not id_.scope:
             self.ids[id_.text], self.named[id_.text] = now_ms, item
             return

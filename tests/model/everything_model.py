@@ -128,7 +128,7 @@ class Town:
         return line.has_room(size)
 
     def _gone(self, line: Line, place: Place, surely_retained: bool = True) -> None:
-        """The reader has it no more; it is retained as done, surely or not."""
+        """Take the item from its reader; it is retained as done, surely or not."""
         line.places.remove(place)
         if not surely_retained:
             place.item.may_be_gone = True
@@ -197,7 +197,7 @@ class Town:
             self._gone(line, place)
 
     def up_to(self, line: Line, marker: int) -> None:
-        """Everything up to a marker is confirmed, leased too; delayed and dead stay."""
+        """Confirm everything up to a marker, also leased items; delayed and dead ones stay."""
         for place in line.places[:]:
             if place.state in ("ready", "lent") and not place.died and place.item.marker <= marker:
                 if place.holder not in ("", "token"):
@@ -302,7 +302,7 @@ class Town:
                     place.rank = item.marker
 
     def retry(self, line: Line, place: Place) -> None:
-        """A delayed item is available now."""
+        """Make a delayed item available now."""
         self._release(self.store(line.name), place)
         self.sweep()
 

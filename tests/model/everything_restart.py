@@ -168,7 +168,7 @@ def _ask_ids(play: Play) -> None:
 
 
 def _drain(play: Play, line: Line) -> None:
-    """Everything that can be fetched comes in the order of the model."""
+    """Fetch everything; check that it comes in the order of the model."""
     play.finish_transfers()  # the end of a transfer may have freed others
     if line.paused:
         assert play.ask("op", f"resume {line.name}") == b"OK\r\n"

@@ -76,7 +76,7 @@ class Beat:
             self.may = most
 
     def change(self, now_ms: int, body: bytes, every_s: int, catch_up: str) -> None:
-        """A reload: it goes on from where it was; a time of this very second may be one of it."""
+        """Reload: the schedule goes on from where it was; a time of this very second may count."""
         self.is_unsure |= (every_s, catch_up) != (self.every_s, self.catch_up)
         if every_s != self.every_s:
             self.must = 0  # another line puts nothing for the past, not even what waits
@@ -87,7 +87,7 @@ class Beat:
         self.seek(now_ms)
 
     def rest(self, has_room: bool) -> None:
-        """All that it puts at once has come."""
+        """Note that all puts of this moment have come."""
         if self.is_at_once and has_room:
             self.may = max(self.must, min(self.may, 1) if self.catch_up == "none" else 0)
             self.is_at_once = False

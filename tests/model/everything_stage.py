@@ -167,7 +167,7 @@ class Play:
             self.stage.set_schedule("beat", **schedule_of(beat))
 
     def make(self, name: str) -> None:
-        """A new life of this queue in the model."""
+        """Begin a new life of this queue in the model."""
         lines = {each: Line(each, self.rules(each)) for each in [name, NAMED][: 1 + (name == JOBS)]}
         self.town.stores[name] = Store(name, lines)
 
@@ -192,7 +192,7 @@ class Play:
         self.seen_last.pop(f"{name} {BEAT!r}", None)
 
     def mention(self) -> Line:
-        """The child that no block names is there from its first mention."""
+        """Make the child that no block names: it is there from its first mention."""
         lines = self.town.stores[JOBS].lines
         if MENTIONED not in lines:
             lines[MENTIONED] = Line(MENTIONED, self.rules(MENTIONED))
@@ -375,7 +375,7 @@ class Play:
         return sorted(found, key=lambda each: each[0].marker)
 
     def look(self) -> None:
-        """Each line is as the model has it."""
+        """Check that each line is as the model has it."""
         self.transcript.append("(looked)")
         for line in self.town.lines():
             if self.town.store(line.name).exists:

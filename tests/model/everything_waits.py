@@ -97,7 +97,7 @@ class Waits:
             self._answer(wait, place.item)
 
     def end(self, name: str) -> None:
-        """The queue was deleted."""
+        """End the waits of a queue that was deleted."""
         for wait in self.of(name):
             self._answer(wait, None)
 

@@ -487,8 +487,8 @@ def line_of(queue: AnyQueue) -> Line:
 
 
 def lines_of(town: TransferHarness) -> Iterator[tuple[Line, Subscription, JournalLog, bool]]:
-    """Every line that is there, those behind others of their name too; is it a queue's child that
-    is given what is put?"""
+    """Yield every line that is there, also those of earlier generations, and whether it is a child
+    that gets the puts of its queue."""
     for queue in town.broker.logged:
         assert isinstance(queue.log, JournalLog)
         if not queue.is_tombstone:

@@ -156,7 +156,7 @@ class Life:
         self.read("data", *some)
 
     def read(self, *paths: str) -> list[int]:
-        """The records that Spark reads there, and nothing to say of what it does not."""
+        """Return the records that Spark reads there; check that it reports no loss."""
         disk, damages, lsns = self.stage.disk, list[Damage](), list[int]()
         history = plan_events(paths, disk)
         for split in history.splits:

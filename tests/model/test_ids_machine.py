@@ -137,7 +137,7 @@ class IdsMachine(Narrow):
         self._note(verdict, id_, scope, epoch, seen)
 
     def put_to_alias(self) -> None:
-        """Each of its queues decides for itself; one refusal for good is the answer."""
+        """Put to an alias: each of its queues decides for itself, and one refusal is the answer."""
         id_, _, _, seen, _ = self._draw()
         key = f"/key={seen[1]}" * bool(seen[1])
         verdict = self._judge(id_, "", 0, seen)
@@ -147,7 +147,7 @@ class IdsMachine(Narrow):
         self.met.update(["by alias"] * (verdict in ("repeated", "reused")))
 
     def hand_off(self) -> None:
-        """A repetition confirms, and a mistake does not."""
+        """Hand off an item: a repetition confirms it, and a mistake does not."""
         id_, scope, epoch, seen, options = self._draw()
         assert self.set("prod", "source", b"s") == b"STORED\r\n"
         assert bodies(self.ask("kim", b"get source/open")) == [b"s"]
@@ -218,7 +218,7 @@ class IdsMachine(Narrow):
         return [name.decode() for name in self.stage.broker.queues]
 
     def delete(self) -> None:
-        """A queue that is made again has seen nothing."""
+        """Delete the queue: one that is made again remembers no ids."""
         if self.ask("op", b"delete jobs") == b"DELETED\r\n":
             self.ids.clear()
             self.scopes.clear()

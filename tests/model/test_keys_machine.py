@@ -228,7 +228,7 @@ class KeysMachine(Narrow):
         self.met.add("tidied")
 
     def drain_child(self) -> None:
-        """A child has the same keys, and leases of its own."""
+        """Drain the child: it has the same keys, and leases of its own."""
         first = self.of_child[:1]
         second: Item | None = None
         said = bodies_of(self.ask("kid", b"get jobs+kid/open"))

@@ -129,7 +129,7 @@ class Known:
 
 
 def differing(worlds: list[Known]) -> list[Known]:
-    """Each of them once."""
+    """Return the possibilities without repetitions."""
     return [world for at, world in enumerate(worlds) if world not in worlds[:at]]
 
 

@@ -84,7 +84,7 @@ class SyncMachine(Narrow):
         self._begin_life()
 
     def _begin_life(self) -> None:
-        """The first token of a life waits for a record of its own."""
+        """Begin a life: its first token waits for a record of its own."""
         body = self.body()
         assert self.set("first", "jobs", body) == b"STORED\r\n"
         shown = bodies(self.ask("first", b"get jobs/open"))
@@ -104,7 +104,7 @@ class SyncMachine(Narrow):
         return self.stored if self.confirms == "synced" else WRITTEN
 
     def _log(self, comes: bytes = b"", goes: list[bytes] | None = None) -> int:
-        """A record more; it is written, or synced, with the next turn that may."""
+        """Add a record; the next turn that may writes or syncs it. Return its number."""
         self.records.append(Record(comes, goes or []))
         self._reach()
         return len(self.records) - 1
@@ -157,7 +157,7 @@ class SyncMachine(Narrow):
         self.met.add("put")
 
     def repeat(self) -> None:
-        """A duplicate rests on the item that was stored before."""
+        """Put a duplicate: its answer rests on the item that was stored before."""
         known = [item for item in self.items if item.id]
         if known:
             item, verb = self.pick(known), self.pick((b"set", b"add"))

@@ -166,7 +166,7 @@ class SchedulesMachine(Narrow):
     # -- what must have been put ------------------------------------------------------------
 
     def _look(self) -> None:
-        """The server has looked at its clock, which it has run by."""
+        """Put the times that are due after the server's look at its clock."""
         for beat in self.beats.values():
             since_s, beat.looked_s = beat.looked_s, self.unix_s
             # After a clock that was set back even times from before its line began come now.
@@ -189,7 +189,7 @@ class SchedulesMachine(Narrow):
         self.met.update(["caught up"] * bool(which) + ["passed over"] * (len(which) < len(overdue)))
 
     def _come_back(self, anew: Beat | None = None) -> None:
-        """A start: what the journals know goes on from the last time that was put."""
+        """Start again: each schedule that the journals know goes on from its last time."""
         assert isinstance(self.stage, Downtime)
         self.stage.down_s = self.pick((0, 1, 100, 3000, 50_000))
         self.come_back(self.pick(("restart", "kill", "cut_power")))

@@ -238,7 +238,7 @@ class CoreHarness:
         return lease
 
     def take(self, who: str = "anna", dead: bool = False) -> bytes | None:
-        """A plain get."""
+        """Fetch an item with a plain get."""
         lease = self.may_open(who, dead)
         if lease is None:
             return None

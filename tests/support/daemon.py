@@ -137,7 +137,7 @@ class DaemonProcess:
         )  # fmt: skip
 
     def socket(self, timeout: float = 10.0) -> socket.socket:
-        """A raw connection."""
+        """Return a raw connection."""
         return socket.create_connection((self.host, self.port), timeout)
 
     def __enter__(self) -> Self:

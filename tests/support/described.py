@@ -76,7 +76,7 @@ QUERIES: dict[str, list[dict[str, str]]] = {
 
 @schemathesis.serializer(PATCH_TYPE)
 def as_json(ctx: Any, value: Any) -> bytes:
-    """The body of a PATCH."""
+    """Encode the body of a PATCH."""
     return json.dumps(value).encode()
 
 

@@ -137,7 +137,7 @@ class JobsByHand(JournalJobs):
         self.forget()
 
     def forget(self) -> None:
-        """The process is gone."""
+        """Close all work off the loop, as the end of the process does."""
         for work in self.work:
             work.close()
         self.work = []
@@ -205,7 +205,7 @@ class DiskHarness(ServerHarness):
                 self.disk.remove(path)
 
     def end_turn(self) -> None:
-        """The end of a turn."""
+        """Do the work at the end of a turn."""
         to_read = dict.fromkeys(self.waiting_reads + self.broker.take_to_read())
         self.waiting_reads = [r for r in to_read if not self.background.schedule_read(r)]
 
@@ -222,7 +222,7 @@ class DiskHarness(ServerHarness):
         raise AssertionError("it does not come to rest")
 
     def commit(self) -> None:
-        """Everything is written and synced."""
+        """Write and sync everything."""
         while self.write():
             pass
         if self.log.store.maintenance.wants_snapshot:
@@ -244,7 +244,7 @@ class DiskHarness(ServerHarness):
                 return
 
     def pass_second(self) -> None:
-        """The timers of idle journals ring, and what comes of it is done."""
+        """Let the timers of idle journals ring, and do the work that follows."""
         clock = self.background.clock
         clock.seconds += 1
         rings, clock.soon = clock.soon, []
@@ -302,7 +302,7 @@ class DiskHarness(ServerHarness):
         raise AssertionError("whoever fetches waits for good")
 
     def take_all(self) -> list[bytes]:
-        """Everything that is ready, taken and confirmed."""
+        """Take and confirm everything that is ready; return the bodies."""
         bodies = []
         while (lease := self.open()) is not None:
             bodies.append(lease.item.body)

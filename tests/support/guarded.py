@@ -92,7 +92,7 @@ class Guarded:
             )
 
     def change_anna(self) -> None:
-        """A reload takes another form of the same password: all of her connections log in again."""
+        """Reload with another form of the same password: all of anna's connections log in again."""
         stored = hash_secret(PASSWORD.encode())
         file = self.daemon.config_file
         file.write_text(file.read_text().replace(_stored(PASSWORD), stored))

@@ -109,7 +109,7 @@ class Writer:
         return True
 
     def commit(self) -> None:
-        """Everything appended is durable afterwards, unless something fails."""
+        """Write and sync everything that was appended."""
         self.write()
         self.sync()
 
@@ -127,7 +127,7 @@ class Writer:
         return dead
 
     def close(self) -> None:
-        """A clean stop."""
+        """Stop cleanly."""
         self.journal.close(TIME_MS)
 
 

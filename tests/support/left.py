@@ -14,7 +14,7 @@ _LEFT: dict[str, tuple[Path, Any]] = {}
 
 
 def leave(name: str, folder: Path, figures: Any) -> None:
-    """The data directory is `folder`/data, its archive, if there is one, `folder`/archive."""
+    """Leave a crash: the data directory is `folder`/data, its archive, if any, `folder`/archive."""
     _LEFT[name] = (folder, figures)
 
 

@@ -80,7 +80,7 @@ class Network:
             self._rule("add", sender, receiver)
 
     def heal(self) -> None:
-        """Everything arrives again."""
+        """Undo all cuts: every packet arrives again."""
         while self._cuts:
             self._rule("del", *self._cuts.pop())
 

@@ -49,7 +49,7 @@ def _wrong(reader: Subscription) -> Iterator[str]:
 
 
 def _absent(broker: Broker) -> Iterator[str]:
-    """A queue has absent children while clients wait for them, and no longer."""
+    """Check that a queue has absent children while clients wait for them, and no longer."""
     known = {parent: sorted(names) for parent, names in broker._absent_children.items()}
     waited = dict[bytes, list[bytes]]()
     for name in sorted(broker._absent):
@@ -60,7 +60,7 @@ def _absent(broker: Broker) -> Iterator[str]:
 
 
 def _among(what: str, ids: Iterable[int], allowed: Iterable[int]) -> Iterator[str]:
-    """All of these are among those."""
+    """Check that all of these are among those."""
     extra = {*ids} - {*allowed}
     if extra:
         yield f"{what} names {sorted(extra)}"
@@ -123,7 +123,7 @@ def _counts(reader: Subscription) -> Iterator[str]:
 
 
 def _known(reader: Subscription) -> Iterator[str]:
-    """The facts about an item end with it, or once they are of no use any more."""
+    """Check that the facts about an item end with it, or once they are of no use any more."""
     live, dead, at = {*reader.live}, reader.dead.deaths, items_by_place(reader)
     waits, whole = live - dead.keys(), reader.key_gate.whole
     here = {*at["in memory"], *whole}
@@ -269,7 +269,7 @@ def _delays(reader: Subscription) -> Iterator[str]:
 
 
 def _looked_up(queue: Queue) -> Iterator[str]:
-    """The bucket that is remembered of the last look-up is still that of its id, or key."""
+    """Check that the remembered bucket of the last look-up is still that of its id or key."""
     ids, versions = queue.dedupe.ids, queue.dedupe.versions
     if ids._bucket is not None and ids.table.seek(ids._hash)[0] is not ids._bucket:
         yield "the last id would be looked up at another place"
@@ -282,7 +282,7 @@ def _looked_up(queue: Queue) -> Iterator[str]:
 
 
 def _unseen(queue: Queue) -> Iterator[str]:
-    """Each number noted is one that some child may not have seen."""
+    """Check that some child may not have seen each of the noted numbers."""
     unseen = queue.unseen
     if unseen is not None:
         yield from _among("numbers passed", unseen._passed, unseen._numbers)

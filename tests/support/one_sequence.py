@@ -171,7 +171,7 @@ class Asking:
             return said, self.over(world)
 
     def look(self, name: str, change: str, nth: int) -> None:
-        """The change comes at the nth event of the request: nothing is wrong."""
+        """Check the change at the nth event of the request: nothing is wrong."""
         records = 0
         with self.filled(name) as (world, client):
 

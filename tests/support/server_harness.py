@@ -89,7 +89,7 @@ class ServerHarness:
     def __init__(
         self, disk: MemoryDisk | None = None, now_ms: int = 1_000_000, sizes: Sizes | None = None
     ) -> None:
-        """A start from this disk, at this moment."""
+        """Start a server from this disk, at this moment."""
         self.now_ms = now_ms
         self.disk = disk or MemoryDisk()
         self.sizes = sizes or _SIZES
@@ -277,7 +277,7 @@ class ServerHarness:
         return self.directory.new_log(queue, self.dirty)
 
     def restart(self) -> None:
-        """An orderly end, and a start."""
+        """End the server in order, and start it again."""
         self.is_leaving = True
         for client in self.clients.values():
             client.conversation.leave()
@@ -342,14 +342,14 @@ class ServerHarness:
             self.say("a", b"set jobs 0 0 %d" % len(body), body)
 
     def hang_up(self, name: str) -> None:
-        """The client is gone."""
+        """Hang up the connection of this client."""
         client = self.clients.pop(name)
         if not client.closed:
             client.conversation.hang_up(self.now_ms)
         self.work()
 
     def end(self, name: str) -> None:
-        """The client says no more."""
+        """Half-close: the client sends no more."""
         self.client(name).conversation.note_eof()
         self.work()
 

@@ -58,16 +58,16 @@ class Pipe(asyncio.Transport):
         self._protocol.connection_made(self)
 
     def send(self, data: bytes) -> None:
-        """The client's bytes come as the next event."""
+        """Send bytes of the client; they come as the next event."""
         self._world.loop.outside(self.say, data)
 
     def say(self, data: bytes) -> None:
-        """The client's bytes come now."""
+        """Send bytes of the client; they come now."""
         if not (self.is_over or self._closing):
             self._protocol.data_received(data)
 
     def hang_up(self) -> None:
-        """The client is gone now."""
+        """Hang up this client now."""
         self._closing = True
         self._lose()
 
@@ -241,7 +241,7 @@ class World:
             asyncio._set_running_loop(before)
 
     def hang_up(self) -> None:
-        """All clients are gone."""
+        """Hang up all clients."""
         for client in self._clients:
             client.hang_up()
 
@@ -263,7 +263,7 @@ class World:
         return bytes(client.sent)
 
     def _happened(self) -> None:
-        """An event is over."""
+        """Note that an event is over."""
         for true, then in self._looks[:]:
             if true():
                 self._looks.remove((true, then))

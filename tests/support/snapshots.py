@@ -168,7 +168,7 @@ def laid(closed: bool = True, tally: bool = True, capacity: int = CAPACITY) -> L
 
 
 def rewrite(disk: MemoryDisk, lsn: int, /, **changes: Any) -> None:
-    """The snapshot of this lsn with something else in it."""
+    """Write the snapshot of this lsn again, with something else in it."""
     path = snapshot_path(lsn)
     changed = replace(Snapshot.decode(disk.read(path), path), **changes)
     data = changed.encode(SHORT_IDENTITY, IDENTITY, TIME_MS)

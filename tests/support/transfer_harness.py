@@ -152,7 +152,7 @@ class TransferHarness(ServerHarness):
         self._come_back()
 
     def crash(self, random: Random) -> None:
-        """A power cut, or `kill -9`."""
+        """Restart after a power cut or `kill -9`, by chance."""
         fate = random.choice(("random", "kept", "lost", "killed"))
         if fate == "killed":
             self.kill()

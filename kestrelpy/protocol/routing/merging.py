@@ -1,4 +1,4 @@
-"""Requests that several slices answer, and the one answer that is made of theirs.
+"""Requests that several slices answer, and the one answer that the router makes of theirs.
 
     get orders mails      each key asks its slice; the items, then one END
     stats                 the figures of the server are added up, and all lines of queues follow
@@ -6,7 +6,7 @@
     flush_all_expired     the sum
     dump_stats, dump_config, stats markers, stats schedules      one after the other
 
-One rule: an error of a slice is the answer, behind the items that came before it.
+One rule: an error of a slice is the answer, after the items that came before it.
 """
 
 from __future__ import annotations

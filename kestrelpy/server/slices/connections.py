@@ -1,4 +1,4 @@
-"""The sockets of the router: a client's, and beside it one for each slice that it has asked.
+"""The sockets of the router: one of the client, and one for each slice that the client has asked.
 
     client ──▶ ClientConnection ──▶ RoutedConversation ──▶ SliceConnection ──▶ slice
 
