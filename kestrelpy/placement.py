@@ -18,6 +18,7 @@ from fnmatch import translate
 from hashlib import blake2b
 from typing import Final
 
+SLICES_MAX: Final = 64
 _HASH_BYTES: Final = 8
 # Names whose slice is remembered: a client names the same few queues again and again.
 _KNOWN_MAX: Final = 4096

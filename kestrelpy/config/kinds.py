@@ -21,12 +21,12 @@ from kestrelpy.durations import (
     parse_duration_ms,
     parse_size_bytes,
 )
+from kestrelpy.placement import SLICES_MAX
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
 _TIMES_MAX: Final = 1000
 _TAKEOVER_MS: Final = (200, 3_600_000)
 _PROJECT_LENGTH_MAX: Final = 256
-SLICES_MAX: Final = 64
 _MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire as well
 
 

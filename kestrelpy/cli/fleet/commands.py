@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from kestrelpy.cli.options import HELP_FLAGS, Json, Watch
+from kestrelpy.cli.usage import whole
+from kestrelpy.placement import SLICES_MAX
 
 fleet = typer.Typer(
     help="Make, look at and move the data of a fleet in a PostgreSQL.",
@@ -89,6 +91,31 @@ def fleet_release(
     from kestrelpy.cli.fleet import fleet as tools
 
     tools.release(tools.engine_at(address, config, False), timeout)
+
+
+@fleet.command("where")
+def fleet_where(
+    queues: Annotated[
+        list[str],
+        typer.Argument(metavar="QUEUE...", help="Queues or children.", show_default=False),
+    ],
+    config: ConfigFile = None,
+    slices: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="With so many slices. Default: the configuration's.",
+            parser=whole("--slices", 1, SLICES_MAX),
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show which slice has a queue, and its group.
+
+    Queues of one group are in one slice. It asks no server: the name decides.
+    """
+    from kestrelpy.cli.fleet import where
+
+    where.show(queues, config, slices, as_json)
 
 
 First = Annotated[
