@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from journal.compaction.retire import recycled_path
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
@@ -189,3 +190,23 @@ async def test_a_reload_between_two_segments_decides_where_the_second_goes(
         await asyncio.sleep(0)
 
     assert archived == ["", "/old/q.2", ""]
+
+
+async def test_of_several_finished_segments_only_the_first_is_recycled(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def retire(
+        _: Files, path: str, archive_path: str, recycle_to: str, least: int
+    ) -> tuple[str, int]:
+        asked.append(recycle_to)
+        return recycle_to, 4096 if recycle_to else 0
+
+    monkeypatch.setattr(bench.committer, "_retire", retire)
+    bench.committer.remove(bench.log, ["q/1", "q/2", "q/3"])
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    assert asked == [recycled_path("q/1"), "", ""]
+    assert bench.journal.preallocation.recycled == [(recycled_path("q/1"), 4096)]
