@@ -338,6 +338,8 @@ def test_a_line_without_an_end_is_bounded_and_searched_once() -> None:
 
 # -- single lines ----------------------------------------------------------------------------
 
+NO_QUEUE_TO_DELETE = b"CLIENT_ERROR delete needs a queue: delete <queue>"
+
 
 @pytest.mark.parametrize(
     ("line", "expected"),
@@ -346,6 +348,18 @@ def test_a_line_without_an_end_is_bounded_and_searched_once() -> None:
         (b"GETS jobs/\n", ("Fetch", True, 0, (b"jobs/", b"jobs", frozenset(), 0, 0))),
         (b"delete jobs 0 noreply\r\n", ("Delete", b"jobs", 0, True)),
         (b"delete jobs/token=7\r\n", ("Delete", b"jobs", 7, False)),
+        (
+            b"gets jobs/peek/full\r\n",
+            ("Fetch", True, 0, (b"jobs/peek/full", b"jobs", frozenset({"peek", "full"}), 0, 0)),
+        ),
+        (
+            b"set jobs+kid 0 0 1\r\nx\r\n",
+            ("Store", (b"jobs+kid", b"jobs+kid", frozenset(), 0, 0), 0, 0, 1, False, False, b"x"),
+        ),
+        (b"noreply\r\n", ("Bad", b"ERROR", False, False, "")),
+        (b"delete\r\n", ("Bad", NO_QUEUE_TO_DELETE, False, False, "")),
+        (b"delete noreply\r\n", ("Bad", NO_QUEUE_TO_DELETE, False, True, "")),
+        (b"delete jobs 5\r\n", ("Bad", NO_QUEUE_TO_DELETE, False, False, "")),
         (b"touch jobs 5\r\n", ("Touch", b"jobs", 0, 5, False)),
         (b"touch jobs/token=7 5 noreply\r\n", ("Touch", b"jobs", 7, 5, True)),
         (b"stats \r\n", ("Plain", b"stats", False)),
@@ -363,7 +377,9 @@ def test_words_that_clients_send_after_the_count() -> None:
         assert command[0] == "Store" and command[-1] == b"hi" and command[-2] is False
 
 
-@pytest.mark.parametrize("flags", [b"4294967296", b"9999999999", b"10000000000", b"-1", b"x"])
+@pytest.mark.parametrize(
+    "flags", [b"4294967296", b"9999999999", b"10000000000", b"00000000001", b"-1", b"x"]
+)
 def test_flags_that_no_record_has_room_for_are_refused(flags: bytes) -> None:
     answer = b"CLIENT_ERROR bad flags: a number below 4294967296 is allowed"
     for verb in (b"set", b"add"):
