@@ -84,7 +84,7 @@ def take_snapshot(stage: ServerHarness, name: str) -> None:
 
 
 def begin(disk: MemoryDisk, now_ms: int) -> ServerHarness:
-    """A start from this disk."""
+    """Start a server from this disk."""
     stage = ServerHarness(disk, now_ms)
     stage.set_schedule("hourly", cron=_CRON, queue="timed", body="tick")
     return stage
@@ -92,7 +92,7 @@ def begin(disk: MemoryDisk, now_ms: int) -> ServerHarness:
 
 @functools.cache
 def lived(closed: bool) -> tuple[MemoryDisk, int]:
-    """A small data directory with something of everything; its moment."""
+    """Return a small data directory with something of everything, and its time."""
     stage = ServerHarness()
     stage.set_schedule("hourly", cron=_CRON, queue="timed", body="tick")
     stage.pass_time(3_600_000)
@@ -163,7 +163,7 @@ def found(stage: ServerHarness) -> list[str]:
 
 
 def facts_of(stage: ServerHarness) -> dict[str, object]:
-    """All there is to know, as clients and the next start would find it."""
+    """Return all facts that clients and the next start would find."""
     facts: dict[str, object] = {
         "server": stage.server_id, "tokens": stage.broker.tokens.on_disk,
         "names": sorted(stage.broker.queues),
@@ -184,7 +184,7 @@ def facts_of(stage: ServerHarness) -> dict[str, object]:
 
 
 def plain(thing: object) -> object:
-    """A state as things that can be compared."""
+    """Return a state as values that can be compared."""
     if dataclasses.is_dataclass(thing):
         names = [field.name for field in dataclasses.fields(thing) if field.name != "fresh"]
         return {name: plain(getattr(thing, name)) for name in names}

@@ -133,7 +133,7 @@ class SlicedHarness:
         raise ClientError("no")
 
     def talk(self, name: str) -> RoutedConversation:
-        """The connection of that name; a new one if it has none."""
+        """Return the connection of that name, a new one if there is none."""
         if name not in self.talks:
             self.talks[name] = RoutedConversation(self)
         return self.talks[name]

@@ -316,7 +316,7 @@ class ServerHarness:
         return self.broker.queues[name.encode()]
 
     def client(self, name: str) -> Client:
-        """The connection of that name; a new one if it has none."""
+        """Return the connection of that name, a new one if there is none."""
         client = self.clients.get(name)
         if client is None:
             wire = wire_named("text" if name in self.on_text else "memcache")
@@ -332,7 +332,7 @@ class ServerHarness:
             self.work()
 
     def say(self, name: str, *lines: bytes) -> bytes:
-        """Send lines; all that came back."""
+        """Send lines; return all answers."""
         self.send(name, b"".join(line + b"\r\n" for line in lines))
         return self.client(name).take()
 

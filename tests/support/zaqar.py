@@ -31,7 +31,7 @@ class Api:
         return await self._client.request(method, url, headers=headers, **more)
 
     async def post(self, queue: str, *bodies: Any, **more: Any) -> list[str]:
-        """Post messages; their ids."""
+        """Post messages; return their ids."""
         messages = [{"body": body, **more} for body in bodies]
         done = await self.ask("POST", f"/{queue}/messages", {"messages": messages})
         assert done.status_code == 201, done.text
@@ -46,7 +46,7 @@ class Api:
         return done.headers["location"].rpartition("/")[2], done.json()["messages"]
 
     async def listed(self, queue: str, query: str = "echo=true") -> list[Any]:
-        """List messages; their bodies."""
+        """List messages; return their bodies."""
         done = await self.ask("GET", f"/{queue}/messages?{query}")
         assert done.status_code == 200, done.text
         return [each["body"] for each in done.json()["messages"]]

@@ -71,7 +71,7 @@ class Use:
     def consumed(
         self, count: int = 1, queue: Queue | None = None, **settings: Any
     ) -> list[Message]:
-        """The first messages of a consumer, which goes on."""
+        """Return the first messages of a consumer that goes on."""
         found: list[Message] = []
         self.connection.Consumer(
             queue or self.queue, self.channel, on_message=found.append, tag_prefix="t", **settings

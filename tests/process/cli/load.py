@@ -79,7 +79,7 @@ class Load:
 
 
 def drained(daemon: DaemonProcess, queue: str = "jobs") -> list[bytes]:
-    """Every item of a queue, in order, confirmed."""
+    """Fetch and confirm every item of a queue; return the bodies in order."""
     client = daemon.client()
     found = []
     while (body := client.get(f"{queue}/close/open")) is not None:

@@ -57,7 +57,7 @@ def pattern(output: str) -> re.Pattern[str]:
 
 
 def shape_of(line: str) -> str:
-    """A line without what differs from run to run."""
+    """Return a line without the parts that differ from run to run."""
     line = re.sub(r"/\S*/", "/", line)
     line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "DATE", line)
     line = re.sub(r"\d+(\.\d+)?(ms|[dhms](\d+[hms])?|[KMG]iB|B)?\b", "0", line)

@@ -99,7 +99,7 @@ def tidied(*queues: str) -> Callable[[ServerHarness], None]:
 
 
 def fill(queue: str) -> Callable[[ServerHarness], None]:
-    """The log goes on in other segments."""
+    """Return a change that fills the segments of a queue, so that its log goes on in others."""
 
     def happens(stage: ServerHarness) -> None:
         for number in range(20):

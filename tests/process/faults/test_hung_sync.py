@@ -37,7 +37,7 @@ def has_heard_nothing(raw: Raw) -> bool:
 
 
 def hold(daemon: DaemonProcess, out: Path, queue: str) -> Tracer:
-    """The syncs of a queue's only segment hang inside this block."""
+    """Let the syncs of a queue's only segment hang inside this block."""
     [segment] = daemon.data_dir.glob(f"{queue}.*/*.segment")
     return Tracer(daemon.pid, out, segment, HANGS)
 

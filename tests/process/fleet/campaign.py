@@ -126,7 +126,7 @@ class Campaign:
         until(is_stored, "the other member stores", self.pair)
 
     def _see_nothing_answered(self, owner: DaemonProcess) -> None:
-        """The connections that its clients let lie have ended, without an answer."""
+        """Check that the connections that clients gave up have ended without an answer."""
         for member, each in self.books.left:
             if member is owner:
                 each.settimeout(HANGS_UP_SECONDS)

@@ -92,7 +92,7 @@ class Books:
             self.lost_life_s = time.monotonic()
 
     def answered(self, member: DaemonProcess, answer: bytes) -> None:
-        """A member has answered; with the lock."""
+        """Note that a member has answered; call it with the lock."""
         now_s = time.monotonic()
         if member.data_dir.name == self.superseded and not answer.startswith(b"SERVER_ERROR"):
             self.late.append(f"{answer!r} {now_s - self.woke_s:.3f} s after it woke")
@@ -100,7 +100,7 @@ class Books:
             self.first_stored_s, self.waits_for = now_s, None
 
     def handed_out(self, body: bytes) -> None:
-        """A worker has got this."""
+        """Note that a worker was given this item."""
         with self.lock:
             if body in self.confirmed:
                 self.wrong.append(f"{body!r} came again though its confirm was answered")
@@ -109,7 +109,7 @@ class Books:
             self.seen[body] += 1
 
     def takes_key(self, key: str, hold: Hold) -> None:
-        """A worker begins to work on a key."""
+        """Note that a worker begins to work on a key."""
         with self.lock:
             first = self.held.get(key)
             if first is not None:
@@ -121,7 +121,7 @@ class Books:
             self.held[key] = hold
 
     def lets_key_go(self, key: str, hold: Hold) -> None:
-        """A worker has ended its work on a key, or knows that its lease is over."""
+        """Note that a worker has ended its work on a key, or knows that its lease is over."""
         with self.lock:
             if self.held.get(key) is hold:
                 del self.held[key]

@@ -56,7 +56,7 @@ class Caller:
         return done.headers["location"].rpartition("/")[2], done.json()["messages"]
 
     def everything(self) -> dict[str, Any]:
-        """All messages that are there, by id: their bodies."""
+        """Return the bodies of all messages, by id."""
         found: dict[str, Any] = {}
         where = "/jobs/messages?limit=20&echo=true&include_claimed=true"
         for _ in range(10_000):

@@ -62,7 +62,7 @@ class Books:
             to.add(body)
 
     def seen(self, item: bytes) -> bytes:
-        """An item is `<number> <hand-offs>`; its number."""
+        """Return the number of an item; its body is `<number> <hand-offs>`."""
         body, _, steps = item.partition(b" ")
         with self.lock:
             if body in self.done:

@@ -68,7 +68,7 @@ class Pipe:
         )  # fmt: skip
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> bool:
-        """Wait until it is so; False: the driver ended before."""
+        """Wait until the condition holds; return False if the driver ended before."""
         assert self.driver is not None
         deadline = time.monotonic() + SECONDS
         while not condition():
@@ -83,14 +83,14 @@ class Pipe:
         return self.driver.wait(SECONDS)
 
     def kill_driver(self) -> None:
-        """The driver, its JVM, and all of its Python processes at their next read."""
+        """Kill the driver and its JVM; its Python processes end at their next read."""
         assert self.driver is not None
         os.killpg(self.driver.pid, signal.SIGKILL)
         self.driver.wait(30)
         self.killed["driver"] += 1
 
     def kill_workers(self) -> None:
-        """The processes that run tasks: Spark starts others and repeats the tasks."""
+        """Kill the processes that run tasks: Spark starts others and repeats the tasks."""
         for pid in self._session(b"pyspark.daemon"):
             os.kill(pid, signal.SIGKILL)
             self.killed["workers"] += 1
@@ -138,7 +138,7 @@ class Pipe:
         return count
 
     def see_floor(self) -> None:
-        """The cursor never confirms more than the checkpoint has."""
+        """Check that the cursor never confirms more than the checkpoint has."""
         commits = [int(each.name) for each in (self.checkpoint / "commits").glob("[0-9]*")]
         places = {}
         if commits:

@@ -31,7 +31,7 @@ def _numbers(folder: Path) -> set[int]:
 
 
 def _replaced(folder: Path) -> set[int]:
-    """The numbers of segments that are there still, though survivors stand for them."""
+    """Return the numbers of segments that are still there, though a compacted one replaces them."""
     order = SegmentOrder(Disk(), str(folder))
     with suppress(FileNotFoundError):  # a daemon is at work
         order.find()

@@ -90,7 +90,7 @@ def stage() -> ServerHarness:
 
 
 def step(stage: ServerHarness, by_ms: int) -> None:
-    """The clock is set, and the server has seen that."""
+    """Set the clock, and let the server see that."""
     stage.broker.step_clock(stage.broker.clock.offset_ms + by_ms)
     stage.work()
 

@@ -147,7 +147,7 @@ class History:
         self.say(who, b"get %b%b" % (self.name, how))
 
     def claim(self) -> None:
-        """A lease whose item lives on for a while, as a Zaqar client takes it."""
+        """Lease an item as a Zaqar client does: it lives on for a while after the lease."""
         queue = self.stage.broker.queues.get(self.name)
         if queue is not None and queue.log.has_lease_room():
             lease = queue.reader.open(Holder("z"), self.stage.now_ms, False, 200, 5000)
@@ -206,7 +206,7 @@ class History:
 
 
 def run(settings: str, seed: int, steps: int = STEPS) -> None:
-    """A history, and a look at everything after each of its steps."""
+    """Run a random history, and check everything after each of its steps."""
     history = History(SETTINGS[settings], seed)
     for number in range(steps):
         history.step()

@@ -48,7 +48,7 @@ def remove_snapshots(town: TransferHarness) -> None:
 
 
 def merge_some(town: TransferHarness) -> None:
-    """A snapshot, and a merge where there is something to be merged."""
+    """Take a snapshot, and merge chunks if there are some to merge."""
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     maintenance = log.store.maintenance

@@ -44,9 +44,10 @@ def put_and_get(stage: ServerHarness, count: int) -> None:
 
 
 def killed(unsynced: int = 1) -> ServerHarness:
-    """Its first segment is full of what is due later; a fresh one follows, and many that went.
+    """Return a killed server whose first segment is full of delayed items; a fresh segment follows,
+    and after it many that are gone.
 
-    With many items that were not synced it was sealed, and some of them were in it.
+    With many unsynced items the first segment was sealed, and some of them were in it.
     """
     stage = ServerHarness()
     put(stage, b"/delay=1h")

@@ -8,7 +8,7 @@ from kestrelpy.core.timers import NEVER_MS, Alarm, Entry, Timers
 
 
 def rung(timers: Timers[str], now_ms: int) -> list[str]:
-    """All that is due."""
+    """Take all due entries."""
     things = []
     while (thing := timers.pop_due(now_ms)) is not None:
         things.append(thing)

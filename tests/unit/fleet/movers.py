@@ -82,7 +82,7 @@ def made(seed: int = 1) -> MemoryDisk:
 
 
 def contents(disk: MemoryDisk, folder: str = FOLDER) -> dict[str, bytes]:
-    """The bytes of what is moved."""
+    """Return the bytes of the moved files."""
     return {each.path: disk.read(f"{folder}/{each.path}") for each in inventory(disk, folder)}
 
 

@@ -204,7 +204,7 @@ _MADE: Final = both(_NEW, boss(put(b"dead", b"n7"), put(b"acme:jobs", b'"n5"')))
 
 
 def ends_leases(word: bytes, most: int | None = None) -> Change:
-    """The leases by token, or the first of each queue, are confirmed or given back."""
+    """Return a change that confirms or releases the leases by token, or the first of each queue."""
 
     def change(world: World) -> None:
         lines = [
@@ -343,7 +343,7 @@ FOUND: Final = [(name, "made anew") for name in (
 
 @pytest.fixture(autouse=True)
 def one_in_a_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each step of long work is as short as can be; a request is over when its job is."""
+    """Make each step of long work as short as possible; a request is over when its job is."""
     for where, limit in (
         (queue_admin, "_REDRIVEN_PER_SLICE"), (moving, "BATCH"), (messages, "_STORED_PER_SLICE"),
         (transfers, "MOVES_MAX"), (transfers, "BEGUN_MAX"),

@@ -70,7 +70,7 @@ async def test_the_description_has_every_route_with_the_shape_of_its_answer(
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each method with its path, and what is told of it."""
+    """Yield each method with its path, and its description."""
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             yield f"{method.upper()} {path}", operation

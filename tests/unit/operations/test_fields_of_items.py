@@ -84,7 +84,7 @@ AGAIN: Final = ITEMS | {
 
 
 def who_of(who: str, name: str) -> str:
-    """A connection for each queue: it holds one item at a time."""
+    """Return a connection of this queue: a connection holds one item at a time."""
     return who + name.removeprefix("jobs")
 
 

@@ -69,7 +69,7 @@ async def work_in_text(peer: Peer) -> None:
 
 
 async def work(peer: Peer) -> None:
-    """A little of everything."""
+    """Do a little of everything."""
     await get(peer, "jobs+audit/open")
     for number in range(4):
         await put(peer, "jobs", f"job {number}")

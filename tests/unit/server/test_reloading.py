@@ -397,7 +397,7 @@ async def test_each_setting_of_the_server_without_restart_is_read_after_a_reload
         all_read = asyncio.Event()
 
         def see(section: ServerConfig, name: str) -> object:
-            """The configuration itself compares all settings, and puts none in force."""
+            """Note a read of a setting, unless the configuration itself compares all settings."""
             reader = sys._getframe(1).f_globals["__name__"]
             if section is not began and not reader.startswith(("kestrelpy.config.", "pydantic.")):
                 unread.discard(name)

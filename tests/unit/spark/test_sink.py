@@ -53,7 +53,7 @@ def bodies(daemons: list[DaemonProcess], queue: str) -> Counter[bytes]:
 
 
 def lines(spark: SparkSession, partitions: int) -> DataFrame:
-    """The rows in other places each time."""
+    """Return the rows, spread over this many partitions."""
     frame = spark.range(ROWS).selectExpr("concat('line ', id % 1700) as value")
     return frame.repartition(partitions, "value") if partitions > 2 else frame
 

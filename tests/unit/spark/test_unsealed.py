@@ -42,7 +42,7 @@ def tidied(stage: ServerHarness) -> None:
 
 
 def whole(found: Bulk) -> list[int]:
-    """The lsns that were found, with nothing to say of what was not."""
+    """Return the lsns that were found; check that no loss is reported."""
     assert found.damages == []
     assert found.history.problems == []
     assert not found.history.journals[0].torn

@@ -40,7 +40,7 @@ def child_of(q: CoreHarness, name: bytes = AUDIT, begin: int | None = None) -> C
 
 
 def taken(q: CoreHarness, child: ChildQueue) -> list[bytes]:
-    """Everything that this child is lent and confirms, in order."""
+    """Let a child lease and confirm everything; return the bodies in order."""
     holder, found = Holder("eve"), list[bytes]()
     while True:
         lease = child.reader.open(holder, q.now_ms)

@@ -32,7 +32,7 @@ def made(*bodies: bytes) -> TransferHarness:
 
 
 def begin_again(town: TransferHarness, start: Start) -> None:
-    """A start that reads two snapshots of this state, and no record of what it says."""
+    """Take two snapshots of this state, and start without the records before them."""
     for _ in range(2):
         town.snapshot("jobs")
         town.say("eve", b"set jobs+other 0 0 1", b"x")

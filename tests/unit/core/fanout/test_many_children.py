@@ -55,7 +55,7 @@ def leased(q: CoreHarness) -> Lease:
 
 
 def ticks(q: CoreHarness, ms: int = 0) -> None:
-    """Everything that is due after this time."""
+    """Do all ticks that are due within this time."""
     q.now_ms += ms
     while (due := q.broker.next_due()) is not None and due <= q.now_ms:
         q.broker.tick(q.now_ms)
@@ -286,7 +286,7 @@ def history(q: CoreHarness, random: Random) -> None:
 
 
 def said(q: CoreHarness) -> list[object]:
-    """The children in a snapshot."""
+    """Return the children of a snapshot."""
     return [
         (
             each.number, each.floor, each.total, [*each.live], each.live_bytes,
@@ -353,7 +353,7 @@ def test_a_look_at_all_children_costs_each_little_however_many_looked_at_other_t
 
 
 def put_nothing(q: CoreHarness) -> None:
-    """All is confirmed, or not there yet."""
+    """Put nothing: all items are confirmed, or not there yet."""
 
 
 def put_and_confirm_some(q: CoreHarness) -> None:

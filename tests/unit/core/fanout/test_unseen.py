@@ -13,13 +13,13 @@ from tests.support.server_harness import ServerHarness
 
 
 def values(answer: bytes) -> list[bytes]:
-    """The bodies of what an answer shows."""
+    """Return the bodies of an answer."""
     lines = answer.split(b"\r\n")
     return [body for line, body in pairwise(lines) if line[:5] == b"VALUE"]
 
 
 def drained(stage: ServerHarness, name: bytes) -> list[bytes]:
-    """All that is ready there, in order."""
+    """Fetch all ready items; return the bodies in order."""
     found = list[bytes]()
     while body := values(stage.say("drain", b"get " + name)):
         found += body

@@ -26,7 +26,7 @@ def line_of(count: int) -> tuple[Ready, list[Item]]:
 
 
 def popped(line: Ready) -> list[int]:
-    """All that is left, in the order it leaves."""
+    """Pop all items that are left; return their ids in order."""
     ids = []
     while (first := line.pop()) is not None:
         ids.append(first[1].id)

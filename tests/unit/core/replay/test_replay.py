@@ -62,7 +62,7 @@ def do_something(q: CoreHarness, random: Random) -> None:
 
 
 def lived(seed: int, steps: int = 120) -> tuple[CoreHarness, dict[int, dict[str, object]]]:
-    """A queue with a history, and what it was after each record that ended a step."""
+    """Return a queue with a history, and its state after each record that ended a step."""
     random = Random(seed)
     q = make_queue(
         lease_ms=random.choice((None, 100, 1000)),

@@ -82,7 +82,7 @@ def snapshot_of(q: CoreHarness) -> Snapshot:
 
 
 def started(q: CoreHarness, snapshot: Snapshot | None, records: list[Record]) -> Queue:
-    """The queue as a start makes it of these."""
+    """Return the queue that a start makes of a snapshot and records."""
     again = CoreHarness(q.policy, q.now_ms, q.unix_ms)
     again.broker.clock.begin(q.now_ms + q.queue.clock.running_ms, again.now_ms)
     fresh = again.broker.fresh(NAME, q.queue.generation, again.now_ms)

@@ -31,7 +31,7 @@ def keyed_queue(*puts: str, **settings: object) -> CoreHarness:
 
 
 def leased_in_turn(q: CoreHarness) -> str:
-    """The bodies that are lent to one after the other, until nothing more is."""
+    """Lease items to one client after the other until none is free; return the bodies."""
     out = ""
     while (lease := q.may_open()) is not None:
         out += lease.item.body.decode()

@@ -24,7 +24,7 @@ def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def known(life: DiskHarness) -> dict[str, Any]:
-    """All there is to know of what stands apart, however it is kept."""
+    """Return all facts about out-of-order items, in whichever structure they are."""
     reader, queue = life.reader, life.jobs
     rows = [row for row in reader.key_gate.keys.rows() if not isinstance(row, int)]
     parked = {(place, i, size) for row in rows for i, place, size in row}

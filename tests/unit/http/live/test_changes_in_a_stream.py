@@ -57,7 +57,7 @@ def put_together(body: bytes) -> dict[str, Any]:
 
 
 def merged(view: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """A JSON merge patch."""
+    """Return the object with a JSON merge patch applied."""
     view = dict(view)
     for name, value in patch.items():
         there = view.get(name)

@@ -20,7 +20,7 @@ def sampled(server: ServerHarness, seconds: int = 1) -> Sampler:
 
 
 def page(orders: QueueOrders, wanted: WantedQueues, now_ms: int) -> tuple[list[bytes], int, int]:
-    """The names, how many match, and in how many slices."""
+    """Return the names, the number of matches, and the number of slices."""
     steps, slices = orders.names(wanted, now_ms), 1
     while True:
         try:

@@ -29,7 +29,7 @@ def walk(server: ServerHarness, walks: Walks) -> WalkedFigures:
 
 
 def stored(found: WalkedFigures) -> dict[str, int]:
-    """The items stored, by queue; `others` is what the others show."""
+    """Return the stored items by queue; `others` are those of all queues without a seat."""
     rows = {name: row[COLUMNS["stored"]] for name, row in found.rows.items()}
     return rows | ({"others": found.others[COLUMNS["stored"]]} if found.others else {})
 

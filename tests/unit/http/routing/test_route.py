@@ -57,7 +57,7 @@ def needed(declared: Route) -> str:
 
 
 def good(known: Parameter) -> str:
-    """A value that is allowed."""
+    """Return an allowed value."""
     if words := [each for each in known.checked.get("enum", ()) if each]:
         return str(words[0])
     return {"boolean": "true"}.get(known.checked.get("type", ""), "1")

@@ -74,7 +74,7 @@ def covers(fields: list[tuple[int, int, str]], size: int) -> bool:
 
 
 def read(data: bytes, fields: list[tuple[int, int, str]]) -> dict[str, int]:
-    """Each field's value, by the table alone."""
+    """Return the value of each field, by the table alone."""
     return {name: int.from_bytes(data[at : at + width], "little") for at, width, name in fields}
 
 

@@ -21,7 +21,7 @@ SMALL = Sizes(segment_min=16 << 10, segment_max=16 << 10, batch_max=1 << 20)
 
 
 def read(writer: Writer, item: int) -> tuple[list[str], int, bool]:
-    """All records about the item as sentences, the stretches that were read, whether whole."""
+    """Return all records of an item as sentences, the number of reads, and whether all is read."""
     disk, found, count, is_whole = writer.journal.files, list[str](), 0, True
     place = None
     while True:

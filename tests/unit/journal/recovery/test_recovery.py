@@ -684,7 +684,7 @@ def forged(offset: int, lsn: int) -> bytes:
 
 
 def disk_with_forged_body(lsn: int) -> tuple[MemoryDisk, list[Record]]:
-    """The second item's body holds a frame that fits the place where it comes to stand."""
+    """Return a disk on which the body of the second item holds a frame that fits its place."""
     disk = MemoryDisk()
     writer = fresh(disk)
     writer.put_all(b"a")

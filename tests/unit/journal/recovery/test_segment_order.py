@@ -80,7 +80,7 @@ def start_whole(disk: MemoryDisk) -> tuple[State, Recovery]:
 
 
 def there(disk: MemoryDisk) -> list[int]:
-    """The segments that are left after the start, which goes on in the last one."""
+    """Return the segments that are left after the start, which goes on in the last one."""
     return segments(disk)
 
 

@@ -152,7 +152,7 @@ def contents(one: Made, name: str, kind: str, start: int, end: int) -> bytes:
 
 
 def hit(one: Made, name: str, start: int, new: bytes) -> list[Record]:
-    """The records that are not what they were. The statement that all is synced is none."""
+    """Return the records that were changed, except the one that says that all is synced."""
     old = one.disk.read(f"{one.folder}/{name}")[start : start + len(new)]
     found = []
     for each in one.frames(name):

@@ -77,7 +77,7 @@ def overlaps(record: Record, damages: list[Damage]) -> bool:
 
 
 def check(disk: MemoryDisk, whole: list[Record], lost: set[int]) -> Recovery:
-    """The rule; `lost` are the lsns whose bytes were hit."""
+    """Check the rule; `lost` are the lsns whose bytes were hit. Return the recovery."""
     records, recovery = recovered(disk)
     by_lsn = {r.lsn: r for r in whole}
     lsns = [r.lsn for r in records]
@@ -197,7 +197,7 @@ def test_after_any_damage_the_journal_goes_on_and_the_next_start_finds_the_same(
 
 
 def goes_on(disk: MemoryDisk) -> None:
-    """Three starts: the same records each time, new ones behind them, no more copies set aside."""
+    """Start three times: the same records each time, new ones after them, no more set aside."""
     first = start(disk)
     kept = [(r.lsn, r.kind, r.item, r.body) for r in first.records]
     first.put(b"after the damage")
@@ -367,7 +367,7 @@ def test_with_snapshots_after_any_damage_the_next_start_finds_the_same(closed: b
 
 
 def stays_the_same(disk: MemoryDisk) -> None:
-    """Two more starts: the same state each time, and no more copies set aside."""
+    """Start twice more: the same state each time, and no more copies set aside."""
     before: State | None = None
     copies: list[str] = []
     for _ in range(3):

@@ -139,7 +139,7 @@ def all_zeros(path: str) -> Change:
 
 
 def live(*items: int) -> Change:
-    """The items that the newest snapshot knows."""
+    """Return a change: the items that the newest snapshot knows."""
     return lambda disk: rewrite(disk, NEWEST, live=IdSet.of(items))
 
 
@@ -177,7 +177,7 @@ def cut(path: str, size: int) -> Change:
 
 
 def copied(source: str, target: str) -> Change:
-    """A file of another journal."""
+    """Return a change: this file comes from another journal."""
 
     def change(disk: MemoryDisk) -> None:
         data = with_snapshots().read(source)

@@ -68,7 +68,7 @@ class Town:
         return found
 
     def touch(self, caller: Conversation) -> None:
-        """All are asked in each turn."""
+        """Ask all clients in each turn."""
 
 
 @pytest.fixture

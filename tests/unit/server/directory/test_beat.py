@@ -102,7 +102,7 @@ def stopped(stage: ServerHarness) -> None:
 
 
 def snapshotted(stage: ServerHarness) -> None:
-    """A kill after a snapshot of each queue, so that the next start reads no earlier record."""
+    """Kill after a snapshot of each queue, so that the next start reads no earlier record."""
     for queue in stage.broker.logged:
         log = queue.log
         assert isinstance(log, JournalLog)

@@ -35,7 +35,7 @@ class Bench:
         self.now = 1000.0
 
     def synced(self, answered: int, took_s: float) -> None:
-        """A sync ends, and its clients are answered."""
+        """End a sync, and answer its clients."""
         self.gathering.begin(self.target, answered, took_s)
         self.gathering.note_answered()
 

@@ -144,7 +144,7 @@ def with_one_left(story: Callable[[DiskHarness], None]) -> DiskHarness:
 
 
 def burst_around(server: DiskHarness) -> None:
-    """A burst after the item that stays: others come and go."""
+    """Put and confirm a burst of items after the item that stays."""
     before = set(server.reader.live)
     for n in range(150):
         server.put(b"%04d" % n + b"y" * 1000)

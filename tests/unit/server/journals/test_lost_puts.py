@@ -26,7 +26,7 @@ def body(n: int) -> bytes:
 
 
 def damaged(child: bool = False, confirmed: int = 0) -> DiskHarness:
-    """A start from a journal without a snapshot, of whose second segment a half is zeros."""
+    """Start from a journal without a snapshot, whose second segment is half zeros."""
     h = DiskHarness(Policy(), SIZES)
     if child:
         h.broker.mention(b"jobs+audit", h.now_ms, 1)

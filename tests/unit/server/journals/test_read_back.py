@@ -160,7 +160,7 @@ def test_when_no_item_is_readable_each_file_and_the_queue_are_logged_at_once(
 
 
 def unreadable(life: DiskHarness) -> list[int]:
-    """The items that the queue says it cannot read; then its state is no other than damaged."""
+    """Return the items that the queue calls unreadable; its state is `damaged` if there are any."""
     found = list(life.reader.unreadable)
     assert queue_state(life.jobs, life.now_ms) == ("damaged" if found else "ok")
     return found
@@ -204,7 +204,7 @@ def test_ready_items_that_cannot_be_read_count_until_they_are_given_up(life: Dis
 
 
 def write_and_sync(life: DiskHarness) -> None:
-    """All records are on disk, and no snapshot tells of them."""
+    """Write and sync all records, without a snapshot of them."""
     while life.write():
         pass
     life.sync()

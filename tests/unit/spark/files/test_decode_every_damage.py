@@ -65,7 +65,7 @@ def flipped(disk: MemoryDisk, bits: int, others: int, each: int = 1) -> None:
 
 
 def truncated(disk: MemoryDisk, others: int) -> None:
-    """Every length where a frame ends or begins, and each `others`-th elsewhere."""
+    """Cut each file at every length where a frame ends or begins, and at each `others`-th other."""
     whole = lsns(disk)
     for path, data, parts in every_file(disk):
         edges = {at + d for f in parts for at in (f.offset, f.end) for d in (-1, 0, 1)}

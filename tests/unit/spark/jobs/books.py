@@ -85,7 +85,7 @@ class Book:
         return self.others[name]
 
     def number(self) -> int:
-        """The queue's next."""
+        """Take the next number of the queue."""
         self.next += 1
         return self.next - 1
 
@@ -95,11 +95,11 @@ class Book:
         return len(self.drafts)
 
     def tokens(self) -> None:
-        """A start reserves lease tokens."""
+        """Start: reserve lease tokens."""
         self.say(Draft(Kind.TOKENS, 0, 1 << 20, 0, self.tick(), b"", b"", 0, 0))
 
     def stop_child(self) -> None:
-        """The child is removed."""
+        """Remove the child."""
         self.say(named(CHILD, b"", 0, STOPS, self.tick()))
 
     def at_last(self, change: Change) -> None:
@@ -196,7 +196,7 @@ class Pen:
         self, key: bytes = b"", header: ItemHeader | None = None, *, item: int = 0, reader: int = 0,
         is_due: bool = True, meta: bytes = b"",
     ) -> int:  # fmt: skip
-        """An item for all readers, or of one's own; its number."""
+        """Put an item for all readers, or for one reader alone; return its number."""
         item = item or self.book.number()
         meta += (encode_meta({Tag.KEY: key}) if key else b"") + (header.meta if header else b"")
         place = item if is_due else 0
@@ -292,18 +292,18 @@ class Pen:
         self._say(Kind.FLUSHED, self.book.next - 1, 0, 0, b"", body)
 
     def upto(self, marker: int, *spared: int) -> None:
-        """All up to a marker is confirmed, but what is delayed or dead, and these."""
+        """Confirm all up to a marker, except delayed and dead items, and these."""
         body = struct.pack(f"<{len(spared)}Q", *spared)
         self._say(Kind.UPTO, 0, marker, 0, encode_meta({Tag.BYTES: 0}), body)
 
     # -- what the snapshot says ---------------------------------------------------------------
 
     def forget(self, item: int) -> None:
-        """The snapshot does not have it."""
+        """Leave the item out of the snapshot."""
         self.book.at_last(lambda line: line.end(item))
 
     def remember(self, item: int) -> None:
-        """The snapshot has it, whatever became of it."""
+        """Keep the item in the snapshot, even if it has ended."""
         self.book.at_last(lambda line: line.items.add(item))
 
     def mark_dead(self, item: int) -> None:

@@ -84,7 +84,7 @@ def two_in_the_middle(data: Path, queue: str) -> None:
 
 
 def at_the_front(data: Path, queue: str) -> None:
-    """The first segment is gone; all that was put there is done."""
+    """Remove the first segment; all of its items are done."""
     folder = gone_by(data, queue, 0)
     assert not (folder / segment_name(1)).exists()
 
@@ -128,7 +128,7 @@ def cut_short_at_the_end(data: Path, queue: str) -> None:
 
 
 def beside_a_stranger(data: Path, queue: str) -> None:
-    """A segment of another journal lies there."""
+    """Put a segment of another journal into the folder."""
     other = coming_back(f"{queue}-other").save(data, TINY)
     folder = whole(data, queue)
     (folder / segment_name(99)).write_bytes((other / segment_name(2)).read_bytes())
@@ -155,7 +155,7 @@ def left_out(count: int, *around: Callable[[Pen], object]) -> Make:
 
 
 def of_child(pen: Pen) -> None:
-    """The child's own has a number of the queue."""
+    """Give an item of the child alone a number of the queue."""
     Pen(pen.book, 1).put_own()
 
 
@@ -211,7 +211,7 @@ def flushed(data: Path, queue: str) -> None:
 
 
 def gone_too_soon(data: Path, queue: str) -> None:
-    """The first segment is gone, and no later record ends its items."""
+    """Remove the first segment; no later record ends its items."""
     book = Book(queue)
     for _ in range(20):
         book.own.put()

@@ -68,7 +68,7 @@ def then(*acts: Act) -> Story:
 
 
 def each(*acts: Act) -> Legal:
-    """An item for each of these: alone it is right."""
+    """Put an item for each of these acts: alone each act is right."""
 
     def story(pen: Pen) -> None:
         for act in acts:

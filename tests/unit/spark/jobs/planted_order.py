@@ -328,7 +328,7 @@ def lent_twice() -> Iterator[Case]:
 
 
 def leased(*between: Callable[[Pen, int], object], ends: bool = True) -> Story:
-    """Lent by token, and again; `between`: what happened between these."""
+    """Lease an item by token twice; the acts `between` happen between the two."""
 
     def story(pen: Pen) -> int:
         item = pen.put()

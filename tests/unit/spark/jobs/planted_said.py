@@ -43,7 +43,7 @@ def versions(*steps: tuple[int, int], step_ms: int = 0) -> Story:
 
 
 def of_two_keys(one: bytes, other: bytes) -> Legal:
-    """Each has its own."""
+    """Put items under two keys: each key has versions of its own."""
 
     def story(pen: Pen) -> None:
         more = value_of(pen.book.next)
@@ -296,7 +296,7 @@ def made_twice() -> Iterator[Case]:
 
 
 def source_of(pen: Pen) -> Pen:
-    """A line of another queue, a child's where this is one."""
+    """Return a line of another queue; a child's if this one is a child's."""
     child = "audit" if pen.reader else ""
     return pen.book.beside("source", child).line
 
@@ -323,7 +323,7 @@ def moved_there(pen: Pen) -> None:
 
 
 def ended_by_another_line(pen: Pen) -> None:
-    """The queue hands its own on; for the child it is done."""
+    """The queue hands its item on; for the child the item is done."""
     source = pen.book.beside("both", "audit")
     item = source.own.put()
     copy = pen.put(b"", ItemHeader(origin=source.own.name(item)))

@@ -101,7 +101,7 @@ class Story:
             self.do_maintenance()
 
     def flush(self) -> None:
-        """Everything that waits is gone."""
+        """Flush: remove all ready and delayed items."""
         self.life.jobs.flush(self.life.now_ms)
         self.life.commit()
 
@@ -111,7 +111,7 @@ class Story:
         self.life.commit()
 
     def hang_up(self, who: str) -> None:
-        """A connection is gone."""
+        """Hang up a connection."""
         self.life.broker.hang_up(self.life.who(who), self.life.now_ms)
         self.life.commit()
 
@@ -130,12 +130,12 @@ class Story:
         self._leases = []
 
     def cut_power(self, seed: int) -> None:
-        """A power cut, and a start."""
+        """Cut the power, and start again."""
         self.life.cut_power(seed)
         self._leases = []
 
     def stop(self) -> None:
-        """An orderly end of the journal, and a start."""
+        """Close the journal in order, and start again."""
         self.do_maintenance()
         self.life.log.journal.close(self.life.unix_ms)
         self.kill()
@@ -151,7 +151,7 @@ class Story:
 
 
 def spill(disk: MemoryDisk, folder: Path, inside: str = "data") -> Path:
-    """Every file of a memory disk below `inside`, in `folder`."""
+    """Write every file of a memory disk below `inside` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in disk.names(inside):
         path = f"{inside}/{name}"
@@ -256,7 +256,8 @@ def journal_of(data: Path) -> Path:
 
 
 def forget(folder: Path, nth: int) -> int:
-    """Rewrite the newest snapshot as if the daemon had lost its nth item from memory; its id."""
+    """Rewrite the newest snapshot as if the daemon had lost its nth item from memory; return the
+    id."""
     path = max(folder.glob("*.snapshot"))
     snapshot = Snapshot.decode(path.read_bytes(), str(path))
     header = SegmentHeader.decode(path.read_bytes(), str(path))

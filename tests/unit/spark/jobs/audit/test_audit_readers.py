@@ -296,7 +296,7 @@ def test_what_a_child_was_named_with_is_known_beside_a_snapshot(
 
 
 def planted(folder: Path, edit: Callable[[list[Draft]], None]) -> Path:
-    """Two children's journal, with other records, of a server of its own."""
+    """Return the journal of two children with other records, of a server of its own."""
     source = journal_of(two_children(folder / "before"))
     return retold(source, folder / "data", edit, server=folder.name.encode())
 
