@@ -11,10 +11,11 @@ from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.login import Login, LoginPort
 from kestrelpy.protocol.parse import Lines
 from kestrelpy.protocol.ports import ConnectionRoom, Host, Talk
-from kestrelpy.protocol.routing import RoutedConversation, RouterCounts, RouterHost, Waking
+from kestrelpy.protocol.routing import IDLE, RoutedConversation, RouterCounts, RouterHost, Waking
 from kestrelpy.protocol.wire import MEMCACHE, Wire, wire_named
 
 __all__ = [
+    "IDLE",
     "MEMCACHE",
     "ConnectionRoom",
     "Conversation",

@@ -149,6 +149,11 @@ class RoutedConversation:
         )  # fmt: skip
 
     @property
+    def is_in_body(self) -> bool:
+        """True while a body is coming in."""
+        return self._parser.is_in_body
+
+    @property
     def is_owed(self) -> bool:
         """True if `slice` owes an answer."""
         return bool(self._awaited)

@@ -23,6 +23,9 @@ from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.steps import Steps
 from kestrelpy.protocol.verbs import VERBS, Verbs
 
+# A slice says so before it closes a connection that is idle: the client holds nothing there.
+IDLE: Final = b"IDLE\r\n"
+
 
 class Waking(Protocol):
     """Whom a login wakes when it is over."""

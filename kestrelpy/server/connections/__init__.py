@@ -5,9 +5,9 @@ from kestrelpy.server.connections.listeners import CannotListen, Listeners
 from kestrelpy.server.connections.logins import Logins
 from kestrelpy.server.connections.memory import ConnectionMemory
 from kestrelpy.server.connections.revocation import Revocable, Revocation
-from kestrelpy.server.connections.sweep import ConnectionSweep
+from kestrelpy.server.connections.sweep import BODY_MS, ConnectionSweep
 
 __all__ = [
-    "CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners", "Logins",
-    "Revocable", "Revocation",
+    "BODY_MS", "CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners",
+    "Logins", "Revocable", "Revocation",
 ]  # fmt: skip

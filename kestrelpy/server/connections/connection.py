@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import ConnectionFacts, held_items, waited_for
-from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, LoginPort, Wire
+from kestrelpy.protocol import IDLE, MEMCACHE, Conversation, Host, Lines, LoginPort, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
@@ -348,6 +348,15 @@ class Connection(asyncio.Protocol):
         """Close the connection; written bytes are still sent."""
         if self._transport is not None:
             self._transport.close()
+
+    def close_idle(self) -> None:
+        """Close the connection, which is idle; a router may connect again for its client."""
+        if self._transport is not None and self.conversation is not None:
+            if self.conversation.is_routed:
+                self._transport.write(IDLE)
+                self._transport.close()
+            else:
+                self._transport.abort()
 
     def abort(self) -> None:
         """Close the connection at once."""

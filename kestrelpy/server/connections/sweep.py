@@ -144,7 +144,7 @@ class ConnectionSweep:
         end = self._log_limit.take(f"{address_of(peer)}, {why}", now_ms)
         if end is not None:
             log.info("%s: %s, closed%s", peer, why, end)
-        connection.abort()
+        connection.close_idle()
         return 1
 
 

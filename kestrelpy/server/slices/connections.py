@@ -14,7 +14,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, cast
 
-from kestrelpy.protocol import RoutedConversation, RouterHost
+from kestrelpy.protocol import IDLE, RoutedConversation, RouterHost
+from kestrelpy.server import clock
+from kestrelpy.server.connections import BODY_MS
 from kestrelpy.wire.keepalive import keep_alive
 
 # Bytes of requests that wait for answers; with more the client is not read.
@@ -46,7 +48,9 @@ class RouterPort(RouterHost, Protocol):
 class ClientConnection(asyncio.Protocol):
     """The link between a client's transport and its conversation."""
 
-    __slots__ = ("_crowded", "_ended", "_reading", "_router", "_slices", "_transport", "talk")
+    __slots__ = (
+        "_crowded", "_ended", "_heard_s", "_reading", "_router", "_slices", "_transport", "talk",
+    )  # fmt: skip
 
     def __init__(self, router: RouterPort) -> None:
         self._router = router
@@ -55,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
         self._ended: list[SliceConnection] = []  # those on which nothing more is sent
         self._crowded: set[int] = set()  # slices that take no more bytes now
         self._reading = True
+        self._heard_s = clock.elapsed()
         self.talk: RoutedConversation | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,6 +78,7 @@ class ClientConnection(asyncio.Protocol):
         self.talk = RoutedConversation(self._router, name, self._wake)
 
     def data_received(self, data: bytes) -> None:
+        self._heard_s = clock.elapsed()
         if self.talk is not None:
             self.talk.feed(data)
             self._go_on()
@@ -120,8 +126,17 @@ class ClientConnection(asyncio.Protocol):
 
     def heard(self, number: int, data: bytes) -> None:
         """Take in bytes of a slice."""
-        if self.talk is not None:
-            self.talk.heard(number, data)
+        talk = self.talk
+        if data == IDLE and talk is not None and not (talk.is_owed and talk.slice == number):
+            link = self._slices.pop(number, None)
+            if link is not None:
+                link.close()
+            return
+        if talk is not None and data == IDLE:  # it closed as a request was on its way
+            talk.gone(number)
+            self._go_on()
+        elif talk is not None:
+            talk.heard(number, data)
             self._go_on()
 
     def gone(self, link: SliceConnection) -> None:
@@ -209,6 +224,16 @@ class ClientConnection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """True if no request of this client is under way."""
         return self.talk is None or not self.talk.is_waiting
+
+    def close_if_idle(self, now_s: float, idle_s: float | None) -> None:
+        """Close the connection if its client has sent nothing for so long and holds nothing in a
+        slice, or has sent no more of a body for BODY_MS."""
+        talk, silent_s = self.talk, now_s - self._heard_s
+        if talk is None or not self.is_idle or not self._reading:
+            return
+        is_over = idle_s is not None and silent_s > idle_s and not self._slices
+        if is_over or (talk.is_in_body and silent_s > BODY_MS / 1000):
+            self.abort()
 
 
 class SliceConnection(asyncio.Protocol):

@@ -36,6 +36,8 @@ log = logging.getLogger("kestrelpy.router")
 
 # How long a request waits for a slice whose process has ended: that long a start takes.
 PATIENCE_SECONDS: Final = 5.0
+SWEEP_SECONDS: Final = 0.5
+_LOOKED_MAX: Final = 1000  # connections in one turn
 
 
 class SliceRouter:
@@ -70,11 +72,13 @@ class SliceRouter:
         """Start, serve until asked to end, and end; raise StartError."""
         for number in HEEDED:
             self._loop.add_signal_handler(number, self._heed, number)
+        sweep = self._loop.create_task(self._sweep())
         with tempfile.TemporaryDirectory(prefix="kestrelpy-") as sockets:
             try:
                 await self._start(Path(sockets))
                 await self._ending.wait()
             finally:
+                sweep.cancel()
                 await self._stop()
         log.info("stopped: %s", self._why or "a start that failed")
 
@@ -150,6 +154,17 @@ class SliceRouter:
     async def _until(self, is_so: Callable[[], object]) -> None:
         async with self._changed:
             await self._changed.wait_for(is_so)
+
+    async def _sweep(self) -> None:
+        """Close idle connections, some in each turn, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            idle_ms, now_s = self._config.server.idle_timeout_ms, clock.elapsed()
+            idle_s = None if idle_ms is None else idle_ms / 1000
+            for looked, connection in enumerate(list(self._connections), 1):
+                if not looked % _LOOKED_MAX:
+                    await asyncio.sleep(0)
+                connection.close_if_idle(now_s, idle_s)
 
     # -- for connections --------------------------------------------------------------------
 

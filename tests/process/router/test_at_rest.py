@@ -162,6 +162,42 @@ async def test_more_clients_than_max_connections_are_refused(running: Running) -
     )
 
 
+async def test_a_slice_that_a_client_does_not_use_closes_its_connection_alone(
+    running: Running,
+) -> None:
+    config = running.router._config.server.__dict__
+    file = running.router._config_file
+    assert file is not None
+    file.write_text(file.read_text().replace("port = 0", 'port = 0\nidle_timeout = "200ms"'))
+    os.kill(os.getpid(), signal.SIGHUP)
+    await until(lambda: running.router._config.server.__dict__ != config)
+    holder, silent, never = [await running.client() for _ in range(3)]
+    assert await holder.ask(b"set a 0 0 1\r\nx\r\nget a/open\r\n", b"x\r\nEND\r\n")
+    assert await silent.ask(b"get a\r\nget g\r\n", b"END\r\nEND\r\n")
+    [held] = [each for each in running.router._connections if len(each._slices) == 1]
+    async with asyncio.timeout(30):
+        assert await silent.reader.read() == b""
+        assert await never.reader.read() == b""
+    assert await holder.ask(b"get g\r\n") == b"END\r\n"
+    number = Placement(SLICES).slice_of(b"g")
+    await until(lambda: number not in held._slices)  # the slice said that it is idle
+    assert await holder.ask(b"get g\r\n") == b"END\r\n"
+    assert await holder.ask(b"get a/close\r\nget a\r\n", b"END\r\nEND\r\n")
+    holder.writer.close()
+
+
+async def test_a_body_that_comes_no_further_ends_its_connection(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.slices.connections.BODY_MS", 100)
+    peer, other = await running.client(), await running.client()
+    assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
+    peer.writer.write(b"set a 0 0 10\r\nabc")
+    async with asyncio.timeout(30):
+        assert await peer.reader.read() == b""
+    assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
+
+
 async def test_a_start_that_fails_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "slices-9").mkdir()

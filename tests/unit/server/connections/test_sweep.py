@@ -66,7 +66,7 @@ class Silent:
         self.conversation = self.parser = self.holder = self
         self.name = "peer"
 
-    def abort(self) -> None:
+    def close_idle(self) -> None:
         self._closed.append(self)
 
 
