@@ -26,6 +26,14 @@ def make_slice_folders(files: Files, data_dir: Path, slices: int) -> list[Path]:
     return [folder / str(number) for number in range(1, slices + 1)]
 
 
+def slices_in(data_dir: Path) -> list[Path]:
+    """Return the data directory of each slice that has its folder here, by number. Blocks."""
+    return sorted(
+        (each for each in data_dir.glob(f"{_SLICES}*/*") if each.name.isdecimal()),
+        key=lambda each: int(each.name),
+    )
+
+
 def why_other_slices(data_dir: Path, slices: int) -> str:
     """Return why this directory cannot have this many slices; "" if it can. Blocks."""
     try:

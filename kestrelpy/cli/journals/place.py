@@ -29,7 +29,7 @@ from journal.engine import (
 from journal.files import Disk, Files
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config
-from kestrelpy.fleet import NEEDS_EXTRA
+from kestrelpy.fleet import NEEDS_EXTRA, slices_in
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -67,7 +67,17 @@ def data_folder(data_dir: str | None) -> str:
     named = _named(data_dir)
     if is_address(named):
         raise CommandError(f"{name_of(named)}: {IN_FOLDERS}")
+    _refuse_slices(named)
     return named
+
+
+def _refuse_slices(folder: str) -> None:
+    """Raise CommandError if this folder has slices, each with a data directory of its own."""
+    if found := slices_in(Path(folder)):
+        raise CommandError(
+            f"{folder}: its queues are in {len(found)} slices: name one at a time, {found[0]} to "
+            f"{found[-1]}"
+        )
 
 
 def plain_folder(path: str, what: str) -> str:
@@ -82,6 +92,7 @@ def to_read(data_dir: str | None) -> Iterator[tuple[Files, str]]:
     """Give the files and the path of what is to be read; raise CommandError or OSError."""
     named = _named(data_dir)
     if not is_address(named):
+        _refuse_slices(named)
         yield Disk(), named
         return
     try:

@@ -199,6 +199,38 @@ def test_another_number_of_slices_is_refused(
         assert "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("backup", "to"),
+        ("restore", "backup"),
+        ("export-kestrel", "to"),
+        ("import-kestrel", "kestrel"),
+        ("journal", "verify"),
+        ("journal", "dump"),
+        ("journal", "repair"),
+    ],
+    ids=" ".join,
+)
+def test_a_tool_takes_no_folder_of_slices_for_a_data_directory(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    for number in (1, 2, 10):
+        (tmp_path / "data" / "slices-10" / str(number)).mkdir(parents=True)
+    (tmp_path / "kestrel").mkdir()
+    found = subprocess.run(
+        [sys.executable, "-m", "kestrelpy", *words, "--data-dir", "data"],
+        capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert found.stderr == (
+        "kestrelpy: data: its queues are in 3 slices: name one at a time, data/slices-10/1 to "
+        "data/slices-10/10\n"
+    )
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["data", "kestrel"]
+
+
 def test_a_slice_that_cannot_start_ends_the_start_with_its_reason(tmp_path: Path) -> None:
     blocked = tmp_path / "data" / "slices-3"
     blocked.mkdir(parents=True)
