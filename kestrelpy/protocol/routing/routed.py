@@ -67,26 +67,29 @@ class RouterHost(Protocol):
 
 class Awaited(NamedTuple):
     """An answer that a slice owes. `is_ours`: it is of a barrier, and goes to nobody; `barred`:
-    there are any number of answers before it, none included."""
+    there are any number of answers before it, none included; `hides_errors`: the request says
+    noreply."""
 
     until_end: bool = False
     is_ours: bool = False
     barred: bool = False
+    hides_errors: bool = False
 
 
 _ONE: Final = Awaited()
 _UNTIL_END: Final = Awaited(until_end=True)
 _OURS: Final = Awaited(is_ours=True)
 _BARRED: Final = Awaited(barred=True)
+_BARRED_QUIETLY: Final = Awaited(barred=True, hides_errors=True)
 
 
 class RoutedConversation:
     """One client. The shell takes what is in `sent` and `out`, and calls `heard` and `run`."""
 
     __slots__ = (
-        "_asking", "_awaited", "_collected", "_host", "_is_quiet", "_is_reload", "_is_skipping",
-        "_is_unsure", "_next", "_parser", "_raw", "_readers", "at_end", "closing", "login", "out",
-        "paused", "sent", "slice",
+        "_answers_anyway", "_asking", "_awaited", "_collected", "_host", "_is_inside", "_is_quiet",
+        "_is_reload", "_is_skipping", "_is_unsure", "_next", "_parser", "_raw", "_readers",
+        "at_end", "closing", "login", "out", "paused", "sent", "slice",
     )  # fmt: skip
 
     def __init__(
@@ -100,10 +103,12 @@ class RoutedConversation:
         self._is_skipping = False  # True while a body is dropped that is too large
         self._readers: dict[int, AnswerEnds] = {}
         self._awaited: deque[Awaited] = deque()  # from `slice`
+        self._is_inside = False  # True if a part of the present answer has come
         self._is_unsure = False  # True if the last request to `slice` has no answer
         self._next: tuple[Command, bytes] | None = None  # waits for the answers of `slice`
         self._asking: Asking | None = None  # the request of several slices under way
-        self._is_quiet = False  # True if that one has no answer
+        self._is_quiet = False  # True if that one says noreply
+        self._answers_anyway = False  # True if it answers with noreply as well
         self._is_reload = False  # True if that one reads the configuration again
         self._collected: list[bytes] = []  # of its present answer
         self.slice = 0  # with which requests are under way, or were last; 0: none yet
@@ -205,6 +210,8 @@ class RoutedConversation:
         if isinstance(command, Formed | Monitor) or form is not None:
             # A quiet one may have no answer, and a monitor has one for each item.
             self._await(raw + _BARRIER, _BARRED)
+        elif command.noreply and isinstance(command, Plain):  # some of them answer nevertheless
+            self._await(raw + _BARRIER, _BARRED_QUIETLY)
         elif command.noreply:
             self.sent.append((slice_, raw))
             self._is_unsure = True
@@ -269,12 +276,13 @@ class RoutedConversation:
         else:
             self._asking = merge(command, self._host.placement, self._host.counts)
             self._is_quiet = command.noreply
+            self._answers_anyway = isinstance(command, Plain) and not _is_quiet(command)
             self._is_reload = isinstance(command, Plain) and command.verb == b"reload"
             self._ask(None)
         return True
 
-    def _say(self, command: Command, data: bytes) -> None:
-        if data and not command.noreply:
+    def _say(self, command: Plain, data: bytes) -> None:
+        if data and not _is_quiet(command):
             self.out.append(data)
 
     def _refuse(self, command: Command, line: bytes) -> None:
@@ -293,7 +301,7 @@ class RoutedConversation:
             self._asking = None
             if self._is_reload and not is_refusal(end.value.rstrip()):
                 self._host.reload_beside()
-            if not self._is_quiet:
+            if not self._is_quiet or (self._answers_anyway and not is_refusal(end.value.rstrip())):
                 self.out.append(end.value)
             return
         self.slice = step.slice
@@ -308,10 +316,12 @@ class RoutedConversation:
             reader = self._readers[slice_] = AnswerEnds()
         reader.feed(data)
         try:
-            while self._awaited and not reader.is_empty:
+            while self._awaited and slice_ == self.slice and not reader.is_empty:
                 awaited = self._awaited[0]
                 piece, is_whole = reader.take(awaited.until_end)
-                if is_whole and (awaited.is_ours or (awaited.barred and piece == _BARRIER_ANSWER)):
+                is_line = is_whole and not self._is_inside  # and not the end of a body
+                self._is_inside = not is_whole and (self._is_inside or bool(piece))
+                if is_line and (awaited.is_ours or (awaited.barred and piece == _BARRIER_ANSWER)):
                     self._awaited.popleft()
                     continue
                 if self._asking is not None:
@@ -343,7 +353,7 @@ class RoutedConversation:
         for awaited in owed:
             if self._asking is not None:
                 self._ask(error)
-            elif not awaited.is_ours:
+            elif not (awaited.is_ours or awaited.hides_errors):
                 self.out.append(error)
         self.run()
 
@@ -353,6 +363,11 @@ class RoutedConversation:
         self.closing = True
         self._awaited.clear()
         self._asking = self._next = None
+
+
+def _is_quiet(command: Plain) -> bool:
+    """True if a request has no answer, because it says noreply and that holds for its verb."""
+    return command.noreply and command.verb not in ANSWERS_ANYWAY
 
 
 def _version(talk: RoutedConversation, host: RouterHost) -> bytes:
@@ -381,6 +396,8 @@ def _client(talk: RoutedConversation, host: RouterHost) -> bytes:
     return b"ERROR\r\n"  # routers alone say this, to slices
 
 
+# The verbs that answer with noreply as well, if they are not refused.
+ANSWERS_ANYWAY: Final = frozenset({b"mn", b"stats", b"dump_stats", b"dump_config"})
 # The verbs that need no slice.
 HERE: Final[dict[bytes, Callable[[RoutedConversation, RouterHost], bytes]]] = {
     b"version": _version, b"mn": _barrier, b"quit": _quit, b"shutdown": _shutdown,

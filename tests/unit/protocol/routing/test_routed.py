@@ -19,6 +19,8 @@ WORDS = (
     b"delete %b\r\n", b"flush %b\r\n", b"mg %b v q\r\n", b"ms %b 1 q\r\nm\r\n",
     b"ms %b 1\r\nm\r\n", b"set %b+x 0 0 1\r\nx\r\n", b"confirm %b 2\r\n",
     b"stats %b/dead\r\n", b"dump_config %b\r\n", b"nonsense %b\r\n",
+    b"stats %b/dead noreply\r\n", b"stats %b/nothing noreply\r\n", b"pause %b noreply\r\n",
+    b"dump_config %b noreply\r\n", b"flush %b noreply\r\n",
 )  # fmt: skip
 # A connection may hold an item in each slice, so these are for one queue.
 LEASES = (
@@ -27,7 +29,8 @@ LEASES = (
 )  # fmt: skip
 ALONE = (
     b"mn\r\n", b"version\r\n", b"verbosity 1\r\n", b"flush_all\r\n", b"flush_all noreply\r\n",
-    b"get a b c g\r\n", b"get a/peek c/peek\r\n", b"status\r\n",
+    b"get a b c g\r\n", b"get a/peek c/peek\r\n", b"status\r\n", b"mn noreply\r\n",
+    b"version noreply\r\n", b"dump_config b / noreply\r\n", b"dump_config / noreply\r\n",
 )  # fmt: skip
 REQUEST = st.one_of(
     st.builds(lambda word, queue: word % queue, st.sampled_from(WORDS), st.sampled_from(QUEUES)),
@@ -87,6 +90,34 @@ def test_a_slice_that_cannot_be_reached_refuses_what_was_sent_to_it_alone() -> N
     )
     assert said == error + b"STORED\r\n" + error + b"VALUE c 0 1\r\ny\r\nEND\r\n" + error
     assert not many.talk("a").is_waiting
+
+
+@pytest.mark.parametrize("cut", range(14))
+def test_a_body_that_looks_like_the_end_of_a_quiet_answer_is_a_body(cut: int) -> None:
+    many = SlicedHarness(SLICES)
+    talk, number = many.talk("a"), many.placement.slice_of(b"a")
+    answers = b"VA 2\r\nMN\r\nMN\r\nEND\r\n"
+    talk.feed(b"mg a/peek v\r\nget a\r\n")
+    talk.heard(number, answers[:cut])
+    talk.heard(number, answers[cut:])
+    assert b"".join(talk.out) == b"VA 2\r\nMN\r\nEND\r\n"
+    assert not talk.is_waiting
+
+
+def test_what_another_slice_says_is_not_taken_for_the_answer() -> None:
+    many = SlicedHarness(SLICES)
+    talk, number = many.talk("a"), many.placement.slice_of(b"a")
+    talk.feed(b"get a\r\n")
+    talk.heard(number % SLICES + 1, b"SERVER_ERROR too many connections\r\n")
+    assert talk.out == []
+    assert talk.is_finished
+
+
+def test_a_slice_that_cannot_be_reached_refuses_nothing_aloud_that_says_noreply() -> None:
+    many = SlicedHarness(SLICES)
+    many.away[many.placement.slice_of(b"a")] = "ended with code 1"
+    said = many.say("a", b"pause a noreply\r\nstats a noreply\r\nstats noreply\r\nmn\r\n")
+    assert said == b"MN\r\n"
 
 
 def test_a_client_ends_with_the_connection_to_a_slice() -> None:
