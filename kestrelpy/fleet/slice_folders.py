@@ -3,7 +3,8 @@
     data/slices-4/1 ... data/slices-4/4      each is the data directory of one slice
 
 One rule: the name of the folder has the number of slices, so that a start with another number finds
-no empty queues, but is refused.
+no empty queues, but is refused; and so is one with other groups, which would send clients past a
+queue.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from journal.files import Files
 from journal.format import parse_folder_name
+from kestrelpy.placement import Placement
 
 _SLICES: Final = "slices-"
 
@@ -34,8 +36,9 @@ def slices_in(data_dir: Path) -> list[Path]:
     )
 
 
-def why_other_slices(data_dir: Path, slices: int) -> str:
-    """Return why this directory cannot have this many slices; "" if it can. Blocks."""
+def why_other_slices(data_dir: Path, placement: Placement) -> str:
+    """Return why the queues in this directory cannot have these places; "" if they can. Blocks."""
+    slices = placement.slices
     try:
         names = [each.name for each in data_dir.iterdir()]
     except OSError:
@@ -50,4 +53,21 @@ def why_other_slices(data_dir: Path, slices: int) -> str:
         )
     if own and any(parse_folder_name(each)[1] for each in names):
         return "its queues are in no slice: leave out slices in [fleet], or take another folder"
+    return _why_other_place(data_dir / own, placement) if own in names else ""
+
+
+def _why_other_place(folder: Path, placement: Placement) -> str:
+    """Return which queue is in another slice than the one that clients would be sent to."""
+    for number in range(1, placement.slices + 1):
+        try:
+            names = sorted(each.name for each in (folder / str(number)).iterdir())
+        except OSError:
+            continue  # it is made at the start, which names what is wrong
+        for queue, generation in map(parse_folder_name, names):
+            if generation and (wanted := placement.slice_of(queue)) != number:
+                return (
+                    f"queue {queue.decode('ascii', 'replace')} is in slice {number}, and by groups "
+                    f"in [fleet] its place is slice {wanted}: write the groups that it was made "
+                    "with, and change them when it is deleted"
+                )
     return ""

@@ -284,4 +284,4 @@ def _why_no_data(config: Config) -> str:
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
         return f"{nearest.name or nearest} cannot be written"
     is_whole = config.fleet.engine is None and config.fleet.slice is None
-    return why_other_slices(data_dir, config.fleet.slices) if is_whole else ""
+    return why_other_slices(data_dir, config.placement) if is_whole else ""

@@ -93,7 +93,7 @@ class SliceRouter:
             raise StartError(str(error)) from error
         for number, folder in enumerate(folders, 1):
             self._slices[number] = SliceProcess(
-                number, folder, sockets, self._config_file, self._note
+                number, self._config.fleet, folder, sockets, self._config_file, self._note
             )
         self._runs = [self._loop.create_task(each.run()) for each in self._slices.values()]
         serves = attrgetter("is_serving")

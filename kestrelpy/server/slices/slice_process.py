@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from kestrelpy.config import FleetConfig
+
 log = logging.getLogger("kestrelpy.router")
 
 PAUSE_SECONDS: Final = 1.0
@@ -34,11 +36,13 @@ class SliceProcess:
     """One slice. `sockets` is a folder for its Unix sockets, whose path is short."""
 
     def __init__(
-        self, number: int, folder: Path, sockets: Path, config_file: Path | None,
-        note: Callable[[], None],
+        self, number: int, fleet: FleetConfig, folder: Path, sockets: Path,
+        config_file: Path | None, note: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`note` is called when it begins to serve, and when it ends."""
+        """`fleet` places the queues, until the router ends. `note` is called when it begins to
+        serve, and when it ends."""
         self.number: Final = number
+        self._fleet = fleet
         self.socket_path: Final = sockets / f"{number}"
         self.status = "it has not started yet"
         self.is_serving = False
@@ -91,6 +95,9 @@ class SliceProcess:
         """Return the variables of its process: what differs from the settings of the router."""
         return dict(environ) | {
             "KESTRELPY_FLEET_SLICE": str(self.number),
+            # The file may have others by now, for the next start of the router.
+            "KESTRELPY_FLEET_SLICES": str(self._fleet.slices),
+            "KESTRELPY_FLEET_GROUPS": " ".join(self._fleet.groups),
             "KESTRELPY_SERVER_DATA_DIR": str(self._folder),
             "KESTRELPY_SERVER_SOCKET": str(self.socket_path),
             "KESTRELPY_SERVER_PORT": "off",

@@ -112,6 +112,35 @@ def test_a_killed_slice_hurts_its_own_clients_alone_and_comes_back(router: Daemo
     assert router.client(30.0).get(killed) == b"1"
 
 
+def test_a_slice_that_starts_again_has_the_places_of_the_routers_start(
+    router: DaemonProcess
+) -> None:
+    assert router.client().set("a", "1")
+    number = Placement(SLICES).slice_of(b"a")
+    assert Placement(SLICES, ["*"]).slice_of(b"a") != number
+    router.config_file.write_text(
+        CONFIG.replace("slices = 3", "slices = 5") + 'groups = ["*"]\n[queues.a]\nmax_items = 1\n'
+    )
+    began = slices_of(router)[number]
+    os.kill(began, signal.SIGKILL)
+    eventually(lambda: slices_of(router).get(number) not in (None, began))
+    client = router.client(30.0)
+    assert not client.set("a", "2")  # the block of its queue is in force
+    assert client.get("a") == b"1"
+    assert said(router, b"reload\r\n", b"\r\n") == b"Reloaded config.\r\n"
+    router.stop()
+    found = subprocess.run(
+        [sys.executable, "-m", "kestrelpy", "check-config", "--config", str(router.config_file)],
+        capture_output=True, text=True, timeout=60, check=False,
+        env=os.environ | {
+            "KESTRELPY_SERVER_HTTP_PORT": "off", "KESTRELPY_FLEET_SLICES": "3",
+            "KESTRELPY_SERVER_DATA_DIR": str(router.data_dir),
+        },
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert f"queue a is in slice {number}, and by groups in [fleet]" in found.stderr
+
+
 def test_a_hang_up_gives_back_what_its_client_held_in_a_slice(router: DaemonProcess) -> None:
     client = router.client()
     assert client.set("a", "1")
