@@ -7,7 +7,7 @@
     v5/...                 what version 5 wrote: the same
     v6/...                 what version 6 wrote: the same
     v7/...                 what version 7 wrote: the same
-    v8/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+    v8/jobs.1              what this version writes: compacted, two sealed segments, a recycled one
                            whose end is torn, two snapshots
     v8/delays.1            and of what is delayed and released (`delays`)
     v8/keys.1              and of keys (`keys`)

@@ -45,7 +45,7 @@ def handed() -> list[SegmentBuilder | Snapshot]:
         draft(Kind.TOKENS, number=token << 1),
         moved(1, 3, elsewhere.as_target, TIME_MS + 2, True, 1, TIME_MS + 1),
         leased.leased(),
-        # The second delivery of it: put off with another body, as item 4.
+        # Its second delivery: put again with another body and a delay, as item 4.
         draft(Kind.PUT, 4, 0, 0, b"two, later", later | _made_of(here(2), 3)),
         moved(2, 3, here(4).as_target, TIME_MS + 5, True, 2, TIME_MS + 3),
         draft(Kind.DEAD, 3, TIME_MS + 6, 1, meta=died, time_ms=TIME_MS + 7),

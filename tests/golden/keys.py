@@ -1,6 +1,6 @@
 """The golden journal of keys, laid out by hand like the others (`layout`).
 
-    1 A,B put off, 5 its place · 2 A,B waits · 3 typed values, lent by token · 4 no key
+    1 A,B delayed, 5 its place · 2 A,B waits · 3 typed values, leased by token · 4 no key
 
 One rule: no clock, no randomness, no environment.
 """

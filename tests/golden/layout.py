@@ -49,7 +49,8 @@ def draft(
 class SegmentBuilder:
     """Lays out one segment; `lsn` is that of the next record.
 
-    Survivors stand for the segments `first` to `last`. `life` is what the file held before.
+    A compacted segment replaces the segments `first` to `last`. `life` are the file's bytes of
+    before.
     """
 
     number: int = 1

@@ -133,7 +133,7 @@ class Town:
         if not surely_retained:
             place.item.may_be_gone = True
 
-    # -- lending ----------------------------------------------------------------------------
+    # -- leases -----------------------------------------------------------------------------
 
     def lend(self, line: Line, place: Place, holder: str, lease_ms: int | None) -> None:
         """Lease it to a connection, or to any client with the token."""

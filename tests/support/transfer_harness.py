@@ -206,7 +206,7 @@ class TransferHarness(ServerHarness):
     # -- the books --------------------------------------------------------------------------
 
     def bodies(self) -> Counter[bytes]:
-        """Every body that is in some line of some queue, or lent; each read from its log."""
+        """Count every body that is in a line of a queue, or leased; each is read from its log."""
         return Counter(unmarked(body) for _, body in self.stored_bodies())
 
     def stored_bodies(self) -> list[tuple[str, bytes]]:

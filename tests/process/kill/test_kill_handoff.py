@@ -1,4 +1,4 @@
-"""`kill -9` while items are handed off along a chain of three queues, and put off in one of them.
+"""`kill -9` while items are handed off along a chain of three queues, one of them with delays.
 
 Every item is set once. However often the server dies, each is in one queue, once; and what somebody
 confirmed at the end of the chain never comes back. What a client asked and was not answered is in
@@ -126,7 +126,7 @@ def run(folder: Path, wanted: int) -> Books:
         for _ in rounds(wanted, lambda: books.handed > 10 * wanted and len(books.done) > wanted):
             kill_under(daemon, [each.run for each in clients], chance.uniform(0.1, 0.4))
             daemon.start()
-        time.sleep(2.5)  # leases by token have ended, and what was put off is due
+        time.sleep(2.5)  # leases by token have ended, and delayed items are due
         client = daemon.client()
         for queue in CHAIN:
             while (item := client.get(queue)) is not None:

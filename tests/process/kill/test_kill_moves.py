@@ -124,7 +124,7 @@ class Somebody:
 
 
 def count(client: Client, queue: str) -> int:
-    """Items there: ready, lent or dead."""
+    """Return how many items are there: ready, leased or dead."""
     facts = client.stats(queue)
     states = ("items", "leased", "dead")
     return sum(int(facts.get(f"queue_{queue}_{each}".encode(), 0)) for each in states)

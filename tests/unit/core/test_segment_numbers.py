@@ -22,7 +22,7 @@ class Seen:
         self.headers: dict[int, SegmentHeader] = {}
 
     def look(self, stage: ServerHarness) -> int:
-        """At what is there now; returns how many survivors that is."""
+        """Look at the present files; return how many compacted segments there are."""
         folder, survivors = log_of(stage).journal.folder, 0
         for name in stage.disk.names(folder):
             if (number := segment_number(name)) is None:

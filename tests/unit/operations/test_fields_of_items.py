@@ -1,12 +1,12 @@
 """Each field of an item, by each door, in each state, of a queue and of a child, over restarts.
 
     number  state of the item                          with
-    1       lent to a connection                       a key, an id, an expiry
-    2       blocked: ready, its key is lent            a key, an id
+    1       leased by a connection                     a key, an id, an expiry
+    2       blocked: ready, its key is locked          a key, an id
     3       delayed since it was stored                -
     4       dead                                       a reason
     5       delayed: given back late                   an attempt
-    6       lent by token                              -
+    6       leased by token                            -
     7       ready, behind others                       an origin: it was moved here
 
 One rule: a field that one door shows is the same by every other.

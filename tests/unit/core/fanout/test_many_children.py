@@ -224,7 +224,7 @@ def test_an_item_reaches_waiting_clients_of_many_children_in_slices(
         return max(steps)
 
     few, many = cost(100), cost(MANY)
-    assert many < few * 1.3 + (MANY - 100) * 12  # to put off a child takes a few steps
+    assert many < few * 1.3 + (MANY - 100) * 12  # to leave a child for later takes a few steps
 
 
 LOOKS: list[Callable[[CoreHarness], object]] = [

@@ -76,7 +76,7 @@ def test_what_all_have_seen_is_forgotten() -> None:
     assert missed.is_passed(6)
 
 
-# -- a queue with idle children -------------------------------------------------------------------
+# -- a queue with lazy children -------------------------------------------------------------------
 
 
 def test_a_delayed_item_has_one_entry_and_touches_no_lazy_child() -> None:

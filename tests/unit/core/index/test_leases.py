@@ -167,7 +167,7 @@ def test_any_mixture_is_over_in_sequence() -> None:
         HOLDER.leases.clear()
 
 
-# -- lending the items of a queue -------------------------------------------------------------
+# -- leases of the items of a queue -----------------------------------------------------------
 
 
 def test_a_lease_ends_without_any_traffic() -> None:

@@ -189,7 +189,7 @@ def test_a_segment_whose_time_is_over_is_rewritten_with_what_is_alive(
     assert len(seen(stage)) == 301, "what is kept is left as it is"
     stage.pass_time(20_000)
     put(stage, b"x")
-    tidy(stage, log_of(stage))  # no snapshot knows the survivors
+    tidy(stage, log_of(stage))  # no snapshot knows the compacted segment
     kept = seen(stage)
     assert [(m, state) for m, state, _ in kept[:2]] == [(1, b"lent"), (51, b"lent")]
     assert kept[2][0] > 90, "nothing else of their segment is kept"

@@ -11,7 +11,7 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
 from tests.support.core_harness import WALL_MS, make_queue
 
-# -- lending and giving back ------------------------------------------------------------------
+# -- leases and returns -----------------------------------------------------------------------
 
 
 def test_an_aborted_item_is_the_next_one_fetched() -> None:

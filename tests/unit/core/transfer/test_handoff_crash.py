@@ -60,7 +60,7 @@ def test_within_one_queue_it_is_both_or_neither_whatever_crashes_when() -> None:
 
 
 def by_token(town: TransferHarness) -> None:
-    """Another connection hands off what is lent by token, dead, or has been delayed."""
+    """Another connection hands off items that are leased by token, dead, or were delayed."""
     town.set_queue("jobs", max_attempts=1)
     for body in (b"1", b"2"):
         town.put("jobs", body)

@@ -198,7 +198,7 @@ def puts_swapped() -> Iterator[Case]:
                apart="far")  # fmt: skip
 
 
-# -- lent to one at a time ------------------------------------------------------------------------
+# -- leased to one at a time ----------------------------------------------------------------------
 
 
 def at_once(first: End, second: End) -> Story:
@@ -254,7 +254,7 @@ def within_one_that_goes_on(pen: Pen) -> str:
 
 
 def of_one_key(key: bytes, other: bytes, own: bool = False, nested: bool = False) -> Story:
-    """Two items whose keys are these are lent at once."""
+    """Lease two items with these keys at once."""
 
     def story(pen: Pen) -> str:
         put = pen.put_own if own else pen.put

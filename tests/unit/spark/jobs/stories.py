@@ -62,7 +62,7 @@ class Story:
         self.life.commit()
 
     def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease | None:
-        """Lend the next item."""
+        """Lease the next item."""
         lease = self.life.open(who, dead, lease_ms)
         if lease is not None:
             self._leases.append(lease)

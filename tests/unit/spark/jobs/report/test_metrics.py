@@ -75,14 +75,14 @@ STORIES: Mapping[str, tuple[Sequence[Event], Sequence[Held]]] = {
             *(Event("put", item, 0) for item in (1, 2, 3)),
             Event("flush", 3, 60),
             Event("put", 4, 61),
-            Event("confirm", 2, 130, opened=59),  # was lent when the others went
+            Event("confirm", 2, 130, opened=59),  # it was leased when the others went
         ],
         [Held(4)],
     ),
     "spared": (
         [
             Event("put", 1, 0),
-            Event("flush", 1, 60),  # it was lent at that moment
+            Event("flush", 1, 60),  # the item was leased at that moment
             Event("return", 1, 61, opened=59, attempts=1, reason="abort"),
         ],
         [],  # and how it ended is no longer kept
