@@ -127,7 +127,9 @@ def _route(config: Config, source: ConfigSource) -> None:
     """Run the router, which starts a daemon for each slice."""
     async def live() -> None:
         _name_signals()
-        await SliceRouter(config, source.path, source.load, _say).run()
+        router = SliceRouter(config, source.path, source.load, _say, Supervisor(os.environ))
+        await router.run()
+        _ignore_signals()
 
     try:
         uvloop.run(live())

@@ -89,8 +89,9 @@ class Conversation:
         """The logged-in user, else the peer."""
         return self.user or self.holder.name
 
-    def introduce(self, peer: str, user: str) -> None:
-        """Be the connection of this client, and of this user; "": no user has logged in there."""
+    def introduce(self, peer: str, user: str | None) -> None:
+        """Be the connection of this client, and of this user; "": no user has logged in there;
+        None: it needs no login."""
         self.holder.name = peer
         if self._gate is not None:
             self._gate.enter(user)

@@ -80,12 +80,13 @@ class ClosedGate:
 class LoginGate:
     """The login of one conversation."""
 
-    __slots__ = ("_at_end", "_grant", "_login", "_port", "_verbs")
+    __slots__ = ("_at_end", "_grant", "_is_free", "_login", "_port", "_verbs")
 
     def __init__(self, port: LoginPort, verbs: Verbs) -> None:
         self._port = port
         self._verbs = verbs
         self._at_end = False
+        self._is_free = False  # True if this client needs no login
         self._grant: Grant | None = None
         self._login: Login | None = None
 
@@ -107,14 +108,14 @@ class LoginGate:
     @property
     def is_closed(self) -> bool:
         """True if the client has to log in first."""
-        if not self._port.are_needed:
+        if not self._port.are_needed or self._is_free:
             return False
         return self._grant is None or not self._port.is_current(self._grant)
 
     @property
     def is_strange(self) -> bool:
         """True if the client has to log in and never did, so it may send only little."""
-        return self._port.are_needed and self._grant is None
+        return self._port.are_needed and self._grant is None and not self._is_free
 
     @property
     def is_revoked(self) -> bool:
@@ -122,9 +123,11 @@ class LoginGate:
         or has made a login necessary. A login itself goes on."""
         return self._login is None and self.is_closed
 
-    def enter(self, name: str) -> None:
-        """Be this user, as the router says that has checked its secret."""
-        self._grant = self._port.grant_of(name)
+    def enter(self, name: str | None) -> None:
+        """Be this user, as the router says that has checked its secret; None: no login is needed.
+        """
+        self._is_free = name is None
+        self._grant = None if name is None else self._port.grant_of(name)
 
     def note_eof(self) -> None:
         """Note that the client sends no more, and may be gone."""
@@ -140,7 +143,7 @@ class LoginGate:
 
     def admits(self, talk: Talk, command: Command) -> bool:
         """True if the command may be executed; if not, it is answered here. Raise ClientError."""
-        if not self._port.are_needed or isinstance(command, Bad):
+        if not self._port.are_needed or self._is_free or isinstance(command, Bad):
             return True
         if not self.is_closed:
             assert self._grant is not None

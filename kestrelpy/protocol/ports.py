@@ -89,8 +89,9 @@ class Talk(Client, Protocol):
     def refuse(self, refused: Refused, noreply: bool = False) -> None:
         """Reply with the refusal, unless the command said noreply."""
 
-    def introduce(self, peer: str, user: str) -> None:
-        """Be the connection of this client, and of this user; "": no user has logged in there."""
+    def introduce(self, peer: str, user: str | None) -> None:
+        """Be the connection of this client, and of this user; "": no user has logged in there;
+        None: it needs no login."""
 
     def browser(self) -> ItemReader:
         """Return the browser of this conversation."""

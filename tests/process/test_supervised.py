@@ -38,6 +38,28 @@ def test_a_supervisor_hears_of_start_reload_and_stop(tmp_path: Path) -> None:
         assert code == 0
 
 
+def test_a_supervisor_hears_of_all_slices_as_of_one_daemon(tmp_path: Path) -> None:
+    config = tmp_path / "kestrelpy.toml"
+    config.write_text("[fleet]\nslices = 2\n")
+    listener = socket.create_server(("127.0.0.1", 0))
+    with Launcher(tmp_path, [listener]) as launcher:
+        launcher.start(*SERVE, "--config", str(config), WATCHDOG_USEC="200000")
+        assert launcher.await_note("READY=1") == "READY=1\nSTATUS=ready: 2 slices"
+        launcher.await_note("WATCHDOG=1")
+        with socket.create_connection(listener.getsockname(), 30) as client:
+            assert asked(client, b"set q 0 0 1\r\na\r\n", b"\r\n") == b"STORED\r\n"
+        launcher.send(signal.SIGHUP)
+        launcher.await_note("RELOADING=1")
+        assert launcher.await_note("READY=1") == "READY=1\nSTATUS=configuration reloaded"
+        config.write_text("[server]\nprot = 1\n")
+        launcher.send(signal.SIGHUP)
+        assert "STATUS=configuration not reloaded: " in launcher.await_note("READY=1")
+        code, out = launcher.stop()
+        launcher.await_note("STOPPING=1")
+        assert code == 0
+        assert "handed over" in out
+
+
 def test_a_reload_that_is_refused_is_over_all_the_same(tmp_path: Path) -> None:
     config = tmp_path / "kestrelpy.toml"
     config.write_text("")

@@ -93,11 +93,14 @@ class RoutedConversation:
     )  # fmt: skip
 
     def __init__(
-        self, host: RouterHost, peer: str = "unix", wake: Callable[[], None] = lambda: None
-    ) -> None:
-        """`wake` is called when a login is over: then `run`, and take what is there."""
+        self, host: RouterHost, peer: str = "unix", wake: Callable[[], None] = lambda: None,
+        needs_login: bool = True,
+    ) -> None:  # fmt: skip
+        """`wake` is called when a login is over: then `run`, and take what is there. Without
+        `needs_login` the client may do everything, as on a Unix socket."""
         self._host = host
-        self.login = RoutedLogin(host.logins, peer, self._reply, wake)
+        users = host.logins if needs_login else None
+        self.login = RoutedLogin(users, peer, self._reply, wake)
         self._parser = Parser(self._limit_of, host.lines)
         self._raw = bytearray()  # taken in, and not yet a whole request
         self._is_skipping = False  # True while a body is dropped that is too large

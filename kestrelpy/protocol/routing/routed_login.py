@@ -1,6 +1,7 @@
 """The login of a router's client: checked here, and told to each slice that the client asks.
 
     client 127.0.0.1:5555 anna      the first line on a connection to a slice; it has no reply
+    client unix /                   of a client on the Unix socket, which needs no login
 
 A slice checks the rights of that user at each request, as it does for clients of its own.
 
@@ -21,7 +22,7 @@ from kestrelpy.protocol.login import LoginGate, LoginPort
 from kestrelpy.protocol.parse import Command, Plain
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.steps import Steps
-from kestrelpy.protocol.verbs import VERBS, Verbs
+from kestrelpy.protocol.verbs import NO_LOGIN, VERBS, Verbs
 
 # A slice says so before it closes a connection that is idle: the client holds nothing there.
 IDLE: Final = b"IDLE\r\n"
@@ -53,10 +54,12 @@ class RoutedLogin:
     __slots__ = ("_gate", "_port", "_told", "broker", "holder", "replies", "say", "stream", "wake")
 
     def __init__(
-        self, port: LoginPort, peer: str, say: Callable[[bytes], None], wake: Callable[[], None]
-    ) -> None:
+        self, port: LoginPort | None, peer: str, say: Callable[[bytes], None],
+        wake: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`port` are the users; None: this client needs no login."""
         self._port = port
-        self._gate = LoginGate(port, _VERBS)
+        self._gate = None if port is None else LoginGate(port, _VERBS)
         self._told: Grant | None = None  # whom the slices were told of
         self.broker = _NoQueues()
         self.holder = Holder(peer)
@@ -67,29 +70,31 @@ class RoutedLogin:
     @property
     def is_strange(self) -> bool:
         """True if the client has to log in and never did, so it may send only little."""
-        return self._gate.is_strange
+        return self._gate is not None and self._gate.is_strange
 
     @property
     def introduction(self) -> bytes:
         """The first line on a connection to a slice."""
-        self._told = self._gate.grant
-        words = [self.holder.name, *([] if self._told is None else [self._told.name])]
-        return f"client {' '.join(quote(each, safe=':') for each in words)}\r\n".encode("ascii")
+        user = NO_LOGIN
+        if self._gate is not None:
+            self._told = self._gate.grant
+            user = "" if self._told is None else quote(self._told.name, safe="")
+        return f"client {quote(self.holder.name, safe=':')} {user}".rstrip().encode() + b"\r\n"
 
     @property
     def is_another(self) -> bool:
         """True if the slices know the client as another user, or as none."""
-        return self._gate.grant is not self._told
+        return self._gate is not None and self._gate.grant is not self._told
 
     def passes(self, command: Command) -> bool:
         """True if a command needs no login, or the client has logged in and may be let through."""
-        if not self._port.are_needed:
+        if self._port is None or self._gate is None or not self._port.are_needed:
             return True
         return not self._gate.is_closed and not _right(command, _NoQueues.aliases)
 
     def admits(self, command: Command) -> bool:
         """True if the command may be executed; if not, it is a login. Raise ClientError."""
-        return self._gate.admits(cast(Talk, self), command)
+        return self._gate is None or self._gate.admits(cast(Talk, self), command)
 
     def go_on(self) -> bool:
         """Go on with a login; return whether it is over. Raise Refused."""
@@ -106,9 +111,11 @@ class RoutedLogin:
 
     def note_eof(self) -> None:
         """Note that the client sends no more."""
-        self._gate.note_eof()
+        if self._gate is not None:
+            self._gate.note_eof()
 
     def hang_up(self) -> None:
         """End a login under way: the client is gone."""
-        self._gate.hang_up()
+        if self._gate is not None:
+            self._gate.hang_up()
         self.stream = None

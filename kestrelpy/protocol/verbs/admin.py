@@ -37,6 +37,8 @@ from kestrelpy.protocol.verbs.move import move, redrive
 
 log = logging.getLogger("kestrelpy.conversation")
 
+NO_LOGIN: Final = "/"  # in place of a user: quoted names have none
+
 
 def answer_plain(talk: Talk, command: Plain, now_ms: int) -> Steps:
     """Execute one of them."""
@@ -245,13 +247,14 @@ def _shutdown(talk: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _client(talk: Talk, command: Plain, now_ms: int) -> None:
-    """`client <peer> [<user>]`: a router says for whom it speaks here. There is no reply to it."""
+    """`client <peer> [<user>|/]`: a router says for whom it speaks here; / needs no login. There is
+    no reply to it."""
     if not talk.is_routed or not command.words:
         talk.replies.count_error(True)
         _say(talk, command, b"ERROR\r\n")
         return
-    peer, user = [*map(unquote, map(readable, command.words)), ""][:2]
-    talk.introduce(peer, user)
+    peer, user = [*map(readable, command.words), ""][:2]
+    talk.introduce(unquote(peer), None if user == NO_LOGIN else unquote(user))
 
 
 def _quit(talk: Talk, command: Plain, now_ms: int) -> None:

@@ -11,6 +11,7 @@ One rule: a side that does not read stops the other one, so that neither fills t
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, cast
 
@@ -75,7 +76,8 @@ class ClientConnection(asyncio.Protocol):
             return
         peer = transport.get_extra_info("peername")
         name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "unix"
-        self.talk = RoutedConversation(self._router, name, self._wake)
+        is_local = sock is not None and sock.family == socket.AF_UNIX
+        self.talk = RoutedConversation(self._router, name, self._wake, needs_login=not is_local)
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = clock.elapsed()

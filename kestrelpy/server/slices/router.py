@@ -31,6 +31,7 @@ from kestrelpy.server.exposure import Tls, Unservable, refuse_unservable
 from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.connections import ClientConnection, SliceAway
 from kestrelpy.server.slices.slice_process import SliceProcess
+from kestrelpy.server.supervisor import BadInheritance, Supervisor
 
 log = logging.getLogger("kestrelpy.router")
 
@@ -47,9 +48,11 @@ class SliceRouter:
 
     def __init__(
         self, config: Config, config_file: Path | None, load: Callable[[], Config],
-        say: Callable[[str], None],
+        say: Callable[[str], None], supervisor: Supervisor | None = None,
     ) -> None:  # fmt: skip
-        """`load` reads the configuration again; `say` prints one of the first lines."""
+        """`load` reads the configuration again; `say` prints one of the first lines; `supervisor`
+        is the process that started us."""
+        self._supervisor = supervisor or Supervisor({})
         self.placement = config.placement
         self.lines: Lines = {}
         self.counts = RouterCounts()
@@ -72,24 +75,32 @@ class SliceRouter:
         """Start, serve until asked to end, and end; raise StartError."""
         for number in HEEDED:
             self._loop.add_signal_handler(number, self._heed, number)
-        sweep = self._loop.create_task(self._sweep())
+        helping = [
+            self._loop.create_task(each)
+            for each in (self._sweep(), self._supervisor.prolong_start())
+        ]
         with tempfile.TemporaryDirectory(prefix="kestrelpy-") as sockets:
             try:
                 await self._start(Path(sockets))
+                helping.pop().cancel()
+                helping.append(self._loop.create_task(self._supervisor.keep_alive()))
                 await self._ending.wait()
             finally:
-                sweep.cancel()
+                self._supervisor.stopping()
+                for each in helping:
+                    each.cancel()
                 await self._stop()
         log.info("stopped: %s", self._why or "a start that failed")
 
     async def _start(self, sockets: Path) -> None:
         server = self._config.server
         try:
-            await refuse_unservable(self._config, [])
+            handed = self._supervisor.sockets()
+            await refuse_unservable(self._config, handed)
             make = partial(make_slice_folders, Disk(), server.data_dir, self.placement.slices)
             folders = await in_time(make)
             await in_time(partial(self._tls.begin, server))
-        except (ConfigError, Unservable, OSError) as error:
+        except (BadInheritance, ConfigError, Unservable, OSError) as error:
             raise StartError(str(error)) from error
         for number, folder in enumerate(folders, 1):
             self._slices[number] = SliceProcess(
@@ -104,11 +115,15 @@ class SliceRouter:
             lambda wire: ClientConnection(self), BACKLOG, self._tls.context
         )
         try:
-            lines = await listeners.listen(server.host, server.port, server.socket)
+            if handed:
+                lines = await listeners.take_over(handed)
+            else:
+                lines = await listeners.listen(server.host, server.port, server.socket)
         except CannotListen as error:
             raise StartError(str(error)) from error
         for line in lines:
             self._say(line)
+        self._supervisor.ready(f"ready: {len(self._slices)} slices")
         self._say(f"ready: data in {server.data_dir}, {len(self._slices)} slices")
 
     async def _stop(self) -> None:
@@ -212,14 +227,18 @@ class SliceRouter:
         self.start_task(self._reload())
 
     async def _reload(self) -> None:
+        self._supervisor.reloading()
+        status = "configuration reloaded"
         try:
             config = (await in_time(self._load)).begun_as(self._config)
             self._tls.renew(await in_time(partial(self._tls.check, config.server)))
         except (ConfigError, Unservable) as error:
             log.error("configuration not reloaded: %s", error)
-            return
-        self._config = config
-        self.logins.put_in_force(config)
+            status = f"configuration not reloaded: {str(error).partition(chr(10))[0]}"
+        else:
+            self._config = config
+            self.logins.put_in_force(config)
+        self._supervisor.ready(status)
 
     def shutdown(self, why: str) -> None:
         """End the process and its slices; raise ClientError if clients may not do that."""

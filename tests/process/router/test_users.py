@@ -149,6 +149,20 @@ def test_logins_can_begin_and_end_with_a_reload(router: DaemonProcess) -> None:
     eventually(lambda: wire.ask(b"get g/peek\r\n") == REFUSED)
 
 
+def test_the_unix_socket_needs_no_login(tmp_path: Path) -> None:
+    config = SLICES.replace("[server]", '[server]\nsocket = "s"') + ANNA
+    with DaemonProcess(tmp_path / "data", config=config) as router:
+        with socket.socket(socket.AF_UNIX) as local:
+            local.settimeout(30)
+            local.connect(str(tmp_path / "s"))
+            local.sendall(b"set g 0 0 1\r\nx\r\nflush_all\r\n")
+            said = b""
+            while said.count(b"\n") < 2:
+                said += local.recv(1000)
+            assert said == b"STORED\r\nOK\r\n"
+        assert Wire(router).ask(b"client x /\r\nget g\r\n", 2)[-len(REFUSED) :] == REFUSED
+
+
 def test_a_client_that_is_gone_ends_its_login(router: DaemonProcess) -> None:
     for how in (socket.SHUT_WR, socket.SHUT_RDWR):
         wire = Wire(router)
