@@ -1,6 +1,7 @@
 """An event loop whose time, threads and sockets are a list of events, moved by hand.
 
     Timeline   (when, what), earliest first: the only thing that happens by itself
+       ├── Moments: the same for one process of several, which may be stopped or killed
        ├── SimLoop: one life of the server. What is ready runs together, as in a real loop's turn
        └── jobs of `run_in_executor` and of the sync threads: each begins and ends after
            delays of its own, so that syncs, reads and removals overlap with everything else
@@ -34,24 +35,76 @@ class Timeline:
     def __init__(self) -> None:
         self.us = 0
         self.stopped = False
-        self._events: list[tuple[int, int, Callable[[], object]]] = []
+        self.running: Moments | None = None  # the process that had the last event
+        self._events: list[_Event] = []
         self._serial = count()
 
     def at(self, us: int, what: Callable[[], object]) -> None:
         """Call `what` at that time, after the calls that are there for the same moment."""
-        heapq.heappush(self._events, (max(us, self.us), next(self._serial), what))
+        now = self.us
+        heapq.heappush(self._events, (us if us > now else now, next(self._serial), what, None))
 
     def after(self, us: int, what: Callable[[], object]) -> None:
         """Call `what` after that time."""
-        self.at(self.us + us, what)
+        heapq.heappush(self._events, (self.us + us, next(self._serial), what, None))
 
     def run_until(self, us: int) -> None:
         """Run all events that are due until then, or until one of them stops the run."""
-        while not self.stopped and self._events and self._events[0][0] <= us:
-            self.us, _, what = heapq.heappop(self._events)
-            what()
+        events, pop = self._events, heapq.heappop
+        while events and not self.stopped and events[0][0] <= us:
+            self.us, _, what, moments = pop(events)
+            if moments is None:
+                what()
+            elif moments.is_dead:
+                continue
+            elif moments.is_stopped:
+                moments.due.append(what)
+            else:
+                self.running = moments
+                what()
         if not self.stopped:
             self.us = us
+
+
+class Moments(Timeline):
+    """The timeline as one process sees it. What is due while the process is stopped comes when it
+    wakes, in the same order; after its death nothing comes."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._events = timeline._events
+        self._serial = timeline._serial
+        self.is_dead = False
+        self.is_stopped = False
+        self.due: deque[Callable[[], object]] = deque()  # calls, while the process is stopped
+
+    @property
+    def us(self) -> int:
+        """Microseconds since the beginning of the run."""
+        return self._timeline.us
+
+    @us.setter
+    def us(self, us: int) -> None:
+        raise AssertionError("the run alone moves the time")
+
+    def at(self, us: int, what: Callable[[], object]) -> None:
+        now = self._timeline.us
+        heapq.heappush(self._events, (us if us > now else now, next(self._serial), what, self))
+
+    def after(self, us: int, what: Callable[[], object]) -> None:
+        event = (self._timeline.us + us, next(self._serial), what, self)
+        heapq.heappush(self._events, event)
+
+    def wake(self) -> None:
+        """The process goes on."""
+        self.is_stopped = False
+        due, self.due = self.due, deque()
+        for nth, what in enumerate(due):
+            self.after(nth, what)
+
+
+# The time, a serial number, the call, and the process that has the event; None: the run itself.
+_Event = tuple[int, int, Callable[[], object], Moments | None]
 
 
 class SimTask(asyncio.Task[Any]):
@@ -93,7 +146,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         timeline: Timeline,
         random: Random,
         complain: Callable[[str], None],
-        check: Callable[[], None],
+        check: Callable[[], None] | None,  # None: nothing is checked
     ) -> None:
         self.timeline = timeline
         self.random = random
@@ -232,7 +285,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 value = job()
             except Exception as failed:
                 error = failed
-            self._check()
+            if self._check is not None:
+                self._check()
             if done is not None:
                 told = done
                 self.timeline.after(self._pause(), lambda: self.outside(told, value, error))
@@ -270,18 +324,20 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.turns_alone += 1
         if self.turns_alone == TURNS_ALONE_MAX:
             self._complain(f"the loop took {TURNS_ALONE_MAX} turns and nothing came from outside")
+        ready, check = self._ready, self._check
         asyncio._set_running_loop(self)
         try:
-            for _ in range(len(self._ready)):
+            for _ in range(len(ready)):
                 if self.is_over:
                     return
-                handle = self._ready.popleft()
-                if not handle.cancelled():
+                handle = ready.popleft()
+                if not handle._cancelled:
                     handle._run()
-                    self._check()
+                    if check is not None:
+                        check()
         finally:
             asyncio._set_running_loop(None)
-        if self._ready:
+        if ready:
             self._arrange()
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -20,10 +21,16 @@ def verdict(seed: int) -> FleetOutcome:
     return outcome
 
 
+def _collect_seldom() -> None:
+    """Collect garbage less often, and not among the modules: that took a fifth of the time."""
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 10)
+
+
 def run_many(first: int, last: int) -> int:
     """Run these seeds; return 1 if a promise was broken in one of them."""
     began, counts, broken = time.perf_counter(), Counter[str](), 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_collect_seldom) as pool:
         for outcome in pool.map(verdict, range(first, last + 1), chunksize=4):
             counts.update(outcome.counts)
             if outcome.violations:

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, Self
 import psycopg
 
 from journal.engine.postgres.settings import STANDBY_NAMES
-from tests.simulation.fleet.fibers import Fibers, Moments
+from tests.simulation.fleet.fibers import Fibers
 from tests.simulation.fleet.statements import (
     Change,
     Rows,
@@ -36,7 +36,7 @@ from tests.simulation.fleet.statements import (
     is_read,
     settings_of,
 )
-from tests.simulation.loop import Timeline
+from tests.simulation.loop import Moments, Timeline
 
 _TRIP_US: Final = (50, 100, 100, 200, 500)
 _FLUSH_US: Final = (100, 200, 200, 400, 2_000)

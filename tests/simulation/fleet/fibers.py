@@ -2,9 +2,6 @@
 
     thread ──acquire, wait, ask the engine──▶ the run goes on ──its time has come──▶ thread
 
-A process of the run has moments of its own: stopped, it has none, and what was due meanwhile comes
-when it wakes, in the same order; killed, it has none any more.
-
 One rule: a fiber goes on where it waits and nowhere else, and only the run's `Random` says when.
 """
 
@@ -17,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]  # no types
 
-from tests.simulation.loop import Timeline
+from tests.simulation.loop import Moments
 
 T = TypeVar("T")
 # How long another thread takes to go on when it may.
@@ -29,47 +26,6 @@ class LoopWaits(BaseException):
     """The loop's thread would wait for another one: a mistake of the server's."""
 
 
-class Moments(Timeline):
-    """The timeline as one process sees it."""
-
-    def __init__(self, timeline: Timeline, entered: Callable[[Moments], None]) -> None:
-        self._timeline = timeline
-        self._entered = entered
-        self.is_dead = False
-        self.is_stopped = False
-        self._due: deque[Callable[[], object]] = deque()  # while the process was stopped
-
-    @property
-    def us(self) -> int:
-        """Microseconds since the beginning of the run."""
-        return self._timeline.us
-
-    @us.setter
-    def us(self, us: int) -> None:
-        raise AssertionError("the run alone moves the time")
-
-    def at(self, us: int, what: Callable[[], object]) -> None:
-        """Do it then, if the process lives, and not while it is stopped."""
-
-        def due() -> None:
-            if self.is_dead:
-                return
-            if self.is_stopped:
-                self._due.append(what)
-            else:
-                self._entered(self)
-                what()
-
-        self._timeline.at(us, due)
-
-    def wake(self) -> None:
-        """The process goes on."""
-        self.is_stopped = False
-        due, self._due = self._due, deque()
-        for nth, what in enumerate(due):
-            self.after(nth, what)
-
-
 class Fibers:
     """The threads of one process. `complain` gets what one of them raises."""
 
@@ -78,6 +34,7 @@ class Fibers:
     ) -> None:
         self.moments = moments
         self.complain = complain
+        self.current: Fiber | None = None  # the thread that runs; None: the loop's
         self._random = random
         self._main = getcurrent()
         self._all: list[Fiber] = []
@@ -89,12 +46,6 @@ class Fibers:
         self._all.append(fiber)
         self._wake(fiber, fiber.waits, None)
         return fiber
-
-    @property
-    def current(self) -> Fiber | None:
-        """The thread that runs; None: the loop's."""
-        found = getcurrent()
-        return found if isinstance(found, Fiber) else None
 
     def park(self, waiting: deque[tuple[Fiber, int]] | None, seconds: float | None = None) -> Any:
         """Wait until another one goes on with this thread, or for so long; then return None."""
@@ -116,10 +67,8 @@ class Fibers:
         self.park(None, seconds)
 
     def interrupt(self) -> None:
-        """Perhaps another thread goes on first: not of one that has a lock, for which the loop may
-        wait as long as that takes."""
-        fiber = self.current
-        if fiber is not None and not fiber.locks and self._random.random() < _YIELDS:
+        """Perhaps another thread goes on first."""
+        if self._random.random() < _YIELDS:
             self.sleep(self._random.choice(_WAKE_US) / 1e6)
 
     def wake_one(self, waiting: deque[tuple[Fiber, int]]) -> bool:
@@ -144,7 +93,9 @@ class Fibers:
         assert self.moments.is_dead
         for fiber in self._all:
             if not fiber.is_over:
+                self.current = fiber
                 fiber.throw(GreenletExit)
+                self.current = None
         self._all.clear()
 
 
@@ -174,7 +125,12 @@ class Fiber(greenlet):  # type: ignore[misc]  # it has no types
         """End this wait, unless it has ended before."""
         if self.waits == waits and not self.is_over:
             self.waits += 1
-            self.switch(value)
+            fibers = self._fibers
+            fibers.current = self
+            try:
+                self.switch(value)
+            finally:
+                fibers.current = None
 
     def wait(self) -> None:
         """Return when it is over."""
@@ -191,27 +147,29 @@ class SimLock:
         self._waiting: deque[tuple[Fiber, int]] = deque()
 
     def acquire(self, blocking: bool = True) -> bool:
-        if self._fibers.moments.is_dead:
+        fibers = self._fibers
+        if fibers.moments.is_dead:
             return True
-        if blocking:
-            self._fibers.interrupt()
+        fiber = fibers.current
+        # Not of a thread that has a lock: the loop may wait for that as long as it takes.
+        if blocking and fiber is not None and not fiber.locks:
+            fibers.interrupt()
         while self._is_held:
             if not blocking:
                 return False
-            self._fibers.park(self._waiting)
+            fibers.park(self._waiting)
         self._is_held = True
-        self._count(1)
-        return True
-
-    def _count(self, change: int) -> None:
-        fiber = self._fibers.current
         if fiber is not None:
-            fiber.locks += change
+            fiber.locks += 1
+        return True
 
     def release(self) -> None:
         self._is_held = False
-        self._count(-1)
-        self._fibers.wake_one(self._waiting)
+        fiber = self._fibers.current
+        if fiber is not None:
+            fiber.locks -= 1
+        if self._waiting:
+            self._fibers.wake_one(self._waiting)
 
     def __enter__(self) -> bool:
         return self.acquire()

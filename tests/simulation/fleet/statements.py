@@ -71,6 +71,9 @@ class Effect:
     wrong: str = ""  # what the engine promises, and the statement does not keep
 
 
+Does = Callable[[str, Any, Tables, int], Effect]
+
+
 @cache
 def is_read(text: str) -> bool:
     """True if the statement changes nothing of the slice, and waits for nobody."""
@@ -79,16 +82,26 @@ def is_read(text: str) -> bool:
 
 def effect_of(text: str, values: Any, tables: Tables, now_us: int) -> Effect:
     """Return what this statement does to these tables now."""
+    return _does(text)(text, values, tables, now_us)
+
+
+@cache
+def _does(text: str) -> Does:
     for beginning, does in _KNOWN.items():
         if text.lstrip().startswith(beginning):
-            return does(text, values, tables, now_us)
+            return does
     raise AssertionError(f"the simulated PostgreSQL does not know this statement: {text[:200]}")
 
 
 def settings_of(text: str, settings: Mapping[str, str]) -> Rows | None:
     """Return the settings that are asked for; None: it asks for none."""
-    named = _SETTING.findall(text)
+    named = _settings_named(text)
     return [tuple(settings[name] for name in named)] if named else None
+
+
+@cache
+def _settings_named(text: str) -> list[str]:
+    return _SETTING.findall(text)
 
 
 # -- reads ----------------------------------------------------------------------------------------
@@ -283,7 +296,7 @@ _CHANGES: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Change]]]] = {
     "extents": _extents, "created": _created, "renamed": _renamed, "deleted": _deleted,
     "freed": _freed,
 }  # fmt: skip
-_KNOWN: Final[Mapping[str, Callable[[str, Any, Tables, int], Effect]]] = {
+_KNOWN: Final[Mapping[str, Does]] = {
     "WITH own AS": _commit,
     "INSERT INTO kestrelpy.slice": _claim,
     "UPDATE kestrelpy.slice": _of_row,

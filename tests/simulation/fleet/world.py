@@ -38,10 +38,10 @@ from tests.simulation.books import Thing
 from tests.simulation.clients import new_thing
 from tests.simulation.fleet.clients import FLEET_KINDS
 from tests.simulation.fleet.cluster import Cluster, Network, SimConnection, round_trip
-from tests.simulation.fleet.fibers import Fibers, Moments, SimThreading
+from tests.simulation.fleet.fibers import Fibers, SimThreading
 from tests.simulation.fleet.promises import FleetBooks
 from tests.simulation.house import configuration, patched
-from tests.simulation.loop import SimLoop, Threads, Timeline
+from tests.simulation.loop import Moments, SimLoop, Threads, Timeline
 from tests.simulation.requests import Request, Talk
 from tests.simulation.wire import Wire
 
@@ -73,7 +73,7 @@ class FiberLoop(SimLoop):
     """A loop whose threads may block."""
 
     def __init__(self, process: SimProcess, world: FleetWorld) -> None:
-        super().__init__(process.moments, world.random, world.books.complain, lambda: None)
+        super().__init__(process.moments, world.random, world.books.complain, None)
         self.fibers = process.fibers
 
     def work(
@@ -122,7 +122,7 @@ class SimProcess:
         self.world = world
         self.name = name
         self.config = config
-        self.moments = Moments(world.timeline, world.enter)
+        self.moments = Moments(world.timeline)
         self.fibers = Fibers(self.moments, world.random, world.books.complain)
         self.network = Network(world.cluster, self.fibers, self.moments)
         self.began_us = world.timeline.us
@@ -226,7 +226,6 @@ class FleetWorld:
         self.books = FleetBooks(lambda: self.timeline.us, self.tell, self._epoch_now)
         self.cluster.complain = self.books.complain
         self.processes: dict[Moments, SimProcess] = {}
-        self.current: SimProcess | None = None
         self.queues = ["jobs", "mail"] if self.random.random() < 0.7 else ["jobs", "mail", "logs"]
         self.taken = "logs" if self.random.random() < 0.5 else ""
         self.is_closing_time = False
@@ -250,15 +249,11 @@ class FleetWorld:
 
     # -- what the stand-ins ask for ---------------------------------------------------------
 
-    def enter(self, moments: Moments) -> None:
-        """Something of this process happens now."""
-        self.current = self.processes[moments]
-
     @property
     def running(self) -> SimProcess:
         """The process of which something happens now."""
-        assert self.current is not None
-        return self.current
+        assert self.timeline.running is not None
+        return self.processes[self.timeline.running]
 
     @property
     def threads(self) -> Threads | None:
@@ -451,7 +446,7 @@ class FleetWorld:
                     loop.is_over = loop.is_mute = True
                     loop.close_unbegun()
         for process in self.processes.values():
-            self.current = process
+            self.timeline.running = process.moments
             process.fibers.end()
 
     def _run(self, us: int) -> None:
