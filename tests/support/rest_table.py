@@ -318,6 +318,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.directory.data_directory.DataDirectory": {
         "path server_id _damaged_id": NAME,
         "_tombstones": INSIDE,
+        "unread": "folders that the start could not read",
     },
     "server.commit_delay.CommitDelay": {
         "_has_input _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",

@@ -53,6 +53,7 @@ class DataDirectory:
         self.beat = Beat(self.patient, path)
         self._lock: Lock | None = None
         self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
+        self.unread = set[str]()  # folders of other deleted queues, which stay for the next start
 
     def lock(self) -> None:
         """Lock the directory; raise DirectoryLocked or OSError. Blocks."""
@@ -166,7 +167,8 @@ class DataDirectory:
         parsed, _ = parse_folder_name(folder_name(name, generation))
         return [
             os.path.join(self.path, folder) for made, folder in sorted(found.get(parsed, ()))
-            if made <= generation and made not in stay and folder == folder_name(name, made)
+            if made <= generation and made not in stay and folder not in self.unread
+            and folder == folder_name(name, made)
         ]  # fmt: skip
 
     def _mark_removed(self, folders: list[tuple[Queue, str]], removed: Removed) -> None:

@@ -16,7 +16,6 @@ import os
 import re
 import uuid
 from collections import Counter
-from contextlib import suppress
 from typing import Final
 
 from journal.files import Files
@@ -40,7 +39,7 @@ def take_server_id(files: Files, folder: str) -> tuple[str, str]:
     damaged = ""
     if copies.old is not None and _ID.fullmatch(copies.old[:-1]) and copies.old[-1:] == b"\n":
         whole = [copies.old[:-1]]
-        for said in _said_by_journals(files, folder):
+        for said in _said_by_journals(files, folder)[0]:
             if sum(map(operator.ne, said, whole[0])) == 1:
                 damaged, whole = f"{file.path}: damaged in one character", []
                 break
@@ -51,7 +50,10 @@ def take_server_id(files: Files, folder: str) -> tuple[str, str]:
         if None in copies.words:
             damaged = f"{file.path}: one of its two copies was damaged; the other one holds"
     else:
-        votes = _said_by_journals(files, folder).most_common(1)
+        said_by_some, unread = _said_by_journals(files, folder)
+        votes = said_by_some.most_common(1)
+        if not votes and unread is not None:
+            raise unread  # that journal may name the server, once it can be read
         taken = votes[0][0] if votes else new_id()
         source = "as the journals say" if votes else "a new one, for no journal says it"
         damaged += f"; this server is {taken.decode()}, {source}"
@@ -83,15 +85,19 @@ def new_id() -> bytes:
     return uuid.uuid4().hex.encode()
 
 
-def _said_by_journals(files: Files, folder: str) -> Counter[bytes]:
-    """Count the ids with which the newest segments of the journals here open."""
-    said = Counter[bytes]()
+def _said_by_journals(files: Files, folder: str) -> tuple[Counter[bytes], OSError | None]:
+    """Count the ids with which the newest segments of the journals here open. Return also the error
+    of a journal that could not be read."""
+    said, unread = Counter[bytes](), None
     for name in files.names(folder):
         if not parse_folder_name(name)[1]:
             continue
-        with suppress(OSError):
+        try:
             for frames, _ in ordered_segments(files, os.path.join(folder, name))[-1:]:
                 opening = frames.record(FILE_HEADER_BYTES)
                 if opening is not None and opening.kind == Kind.CHECKPOINT:
                     said[Checkpoint.from_record(opening).server] += 1
-    return Counter({server: votes for server, votes in said.items() if _ID.fullmatch(server)})
+        except OSError as error:
+            unread = error
+    ids = {server: votes for server, votes in said.items() if _ID.fullmatch(server)}
+    return Counter(ids), unread

@@ -116,6 +116,8 @@ class _Recovery:
         directory.tokens.save(replayed.tokens_below())
         if replayed.is_unread() and not replayed.has_items():
             self._pass(replayed)
+            if replayed.queue.is_tombstone:  # else its own items would come back
+                directory.unread.add(name)
             found.damages += replayed.damages()
             found.notes.append(f"{name}: an earlier generation, not removed: it cannot be read")
             return

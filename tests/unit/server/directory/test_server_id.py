@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 from random import Random
 
+import pytest
+
 from kestrelpy.core.policy import Policy
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.directory.server_id import make_server_id, read_server_id, take_server_id
@@ -67,6 +69,20 @@ def test_when_both_copies_are_damaged_the_journals_say_it() -> None:
         f"{PATH}: both copies damaged; this server is {ours.decode()}, as the journals say",
     )
     assert disk.read(PATH) == content(ours)
+
+
+def test_no_new_id_is_made_while_a_journal_that_may_name_it_cannot_be_read() -> None:
+    disk, server = with_journal()
+    disk.damage(PATH, 0, b"?")
+    disk.damage(PATH, 4096, b"?")
+    damaged = disk.read(PATH)
+    disk.faults.append(Fault("read", "*.segment", times=1 << 30))
+    with pytest.raises(OSError, match="Input/output error"):
+        take_server_id(disk, "data")
+    assert disk.read(PATH) == damaged
+
+    disk.faults.clear()
+    assert take_server_id(disk, "data")[0] == server.decode()
 
 
 def test_without_a_journal_a_server_whose_id_is_lost_is_a_new_one_and_says_so() -> None:

@@ -200,6 +200,7 @@ def earlier_generation(last: bytes = b"") -> ServerHarness:
     if last:
         stage.store(last)
     assert segments[1].item_first <= kept <= segments[1].item_last
+    stage.say("a", b"delete jobs")
     made = stage.directory.folder(queue)
     stage.restart()
     stage.disk.rename(made, "data/aside")
@@ -270,3 +271,16 @@ def test_an_earlier_generation_stays_unread_after_the_last_item_of_its_children(
     stage.pass_time(60_000)
     stage.disk.faults.clear()
     assert b"kept" in start_again(stage).say("a", b"get jobs+audit")
+
+
+def test_an_earlier_generation_stays_unread_when_a_client_deletes_the_later_one() -> None:
+    """A deletion leaves the items of the children."""
+    stage = earlier_generation()
+    stage.disk = stage.disk.kill_clone()
+    stage.disk.faults.append(Fault("read", _MIDDLE, times=1 << 30))
+    stage = ServerHarness(stage.disk, sizes=stage.sizes)
+    assert stage.say("a", b"delete jobs") == b"DELETED\r\n"
+    stage.disk.faults.clear()
+    stage = start_again(stage)
+    assert stage.say("a", b"get jobs") == b"END\r\n"
+    assert b"kept" in stage.say("a", b"get jobs+audit")
