@@ -28,6 +28,7 @@ from kestrelpy.protocol.parse import (
     Parser,
     Plain,
     Store,
+    Target,
 )
 from kestrelpy.protocol.routing.answer_ends import AnswerEnds, Unreadable
 from kestrelpy.protocol.routing.merging import Asking, RouterCounts, merge
@@ -68,18 +69,21 @@ class RouterHost(Protocol):
 class Awaited(NamedTuple):
     """An answer that a slice owes. `is_ours`: it is of a barrier, and goes to nobody; `barred`:
     there are any number of answers before it, none included; `hides_errors`: the request says
-    noreply."""
+    noreply; `waits`: it may come late."""
 
     until_end: bool = False
     is_ours: bool = False
     barred: bool = False
     hides_errors: bool = False
+    waits: bool = False
 
 
 _ONE: Final = Awaited()
+_LATE: Final = Awaited(waits=True)
 _UNTIL_END: Final = Awaited(until_end=True)
 _OURS: Final = Awaited(is_ours=True)
 _BARRED: Final = Awaited(barred=True)
+_BARRED_LATE: Final = Awaited(barred=True, waits=True)
 _BARRED_QUIETLY: Final = Awaited(barred=True, hides_errors=True)
 
 
@@ -89,7 +93,7 @@ class RoutedConversation:
     __slots__ = (
         "_answers_anyway", "_asking", "_awaited", "_collected", "_host", "_is_inside", "_is_quiet",
         "_is_reload", "_is_skipping", "_is_unsure", "_next", "_parser", "_raw", "_readers",
-        "at_end", "closing", "login", "out", "paused", "sent", "slice",
+        "at_end", "closing", "login", "opened", "out", "paused", "sent", "slice",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +118,7 @@ class RoutedConversation:
         self._answers_anyway = False  # True if it answers with noreply as well
         self._is_reload = False  # True if that one reads the configuration again
         self._collected: list[bytes] = []  # of its present answer
+        self.opened: set[int] = set()  # slices where the client may hold items
         self.slice = 0  # with which requests are under way, or were last; 0: none yet
         self.sent: list[tuple[int, bytes]] = []  # for the slices
         self.out: list[bytes] = []  # for the client
@@ -167,6 +172,11 @@ class RoutedConversation:
         return bool(self._awaited)
 
     @property
+    def has_wait(self) -> bool:
+        """True if an answer is owed that comes when there is an item."""
+        return any(each.waits for each in self._awaited)
+
+    @property
     def is_finished(self) -> bool:
         """True if the connection closes, or the client sends no more and has all answers."""
         return self.closing or (self.at_end and not self.is_waiting and not self.is_blocked)
@@ -212,15 +222,22 @@ class RoutedConversation:
         form = command.line.form if isinstance(command, Store) else None
         if isinstance(command, Formed | Monitor) or form is not None:
             # A quiet one may have no answer, and a monitor has one for each item.
-            self._await(raw + _BARRIER, _BARRED)
+            self._await(raw + _BARRIER, _BARRED_LATE if _waits(command) else _BARRED)
         elif command.noreply and isinstance(command, Plain):  # some of them answer nevertheless
             self._await(raw + _BARRIER, _BARRED_QUIETLY)
         elif command.noreply:
             self.sent.append((slice_, raw))
             self._is_unsure = True
         else:
-            self._await(raw, _ONE)
+            self._await(raw, _LATE if _waits(command) else _ONE)
+        if _opens(command):
+            self.opened.add(slice_)
         return True
+
+    def settle(self) -> None:
+        """Await the effect of the last requests, which have no answer: the client sends no more."""
+        if self._is_unsure and not self.is_waiting and not self.is_blocked:
+            self._await(_BARRIER, _OURS)
 
     def _log_in(self) -> bool:
         """Go on with a login, if there is one; False: it is being checked."""
@@ -371,6 +388,21 @@ class RoutedConversation:
 def _is_quiet(command: Plain) -> bool:
     """True if a request has no answer, because it says noreply and that holds for its verb."""
     return command.noreply and command.verb not in ANSWERS_ANYWAY
+
+
+def _fetched(command: Command) -> list[Target]:
+    inner = command.command if isinstance(command, Formed) else command
+    return inner.targets if isinstance(inner, Fetch) else []
+
+
+def _waits(command: Command) -> bool:
+    """True if a request may wait for an item."""
+    return isinstance(command, Monitor) or any(each.wait_ms for each in _fetched(command))
+
+
+def _opens(command: Command) -> bool:
+    """True if a request may lease items to its connection."""
+    return isinstance(command, Monitor) or any(each.opens for each in _fetched(command))
 
 
 def _version(talk: RoutedConversation, host: RouterHost) -> bytes:

@@ -50,7 +50,8 @@ class ClientConnection(asyncio.Protocol):
     """The link between a client's transport and its conversation."""
 
     __slots__ = (
-        "_crowded", "_ended", "_heard_s", "_reading", "_router", "_slices", "_transport", "talk",
+        "_asked", "_crowded", "_ended", "_heard_s", "_left", "_reading", "_router", "_slices",
+        "_transport", "talk",
     )  # fmt: skip
 
     def __init__(self, router: RouterPort) -> None:
@@ -58,6 +59,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._slices: dict[int, SliceConnection] = {}
         self._ended: list[SliceConnection] = []  # those on which nothing more is sent
+        self._left: set[int] = set()  # their slices
+        self._asked: SliceConnection | None = None  # the last one on which something was sent
         self._crowded: set[int] = set()  # slices that take no more bytes now
         self._reading = True
         self._heard_s = clock.elapsed()
@@ -120,7 +123,7 @@ class ClientConnection(asyncio.Protocol):
             talk.login.hang_up()
             self._router.dismiss(self)
         links = [*self._slices.values(), *self._ended]
-        self._slices, self._ended = {}, []
+        self._slices, self._ended, self._asked = {}, [], None
         for each in links:
             each.close()
 
@@ -145,11 +148,11 @@ class ClientConnection(asyncio.Protocol):
         """End, because the connection to a slice broke, unless nothing more was expected of it."""
         if link in self._ended:
             self._ended.remove(link)
-            if self.talk is None or not self.talk.is_owed or self.talk.slice in self._slices:
-                return
-        if self.talk is not None:
-            self.talk.gone(link.number)
-            self._go_on()
+        talk = self.talk
+        if talk is None or (link.has_ended and not (talk.is_owed and link is self._asked)):
+            return
+        talk.gone(link.number)
+        self._go_on()
 
     def unreachable(self, number: int, why: str) -> None:
         """Refuse what waits for a slice; the next request connects again."""
@@ -171,6 +174,8 @@ class ClientConnection(asyncio.Protocol):
         talk, transport = self.talk, self._transport
         if talk is None or transport is None:
             return
+        if talk.at_end:
+            talk.settle()
         if talk.sent:
             self._send(talk)
         if talk.out:
@@ -190,15 +195,19 @@ class ClientConnection(asyncio.Protocol):
             transport.resume_reading()
 
     def _end_input(self, talk: RoutedConversation) -> None:
-        """Say in the slices that the client sends no more: it may be gone, so waits end.
+        """Say in the slice that owes an answer that the client sends no more: it may be gone, so
+        waits end.
 
         Requests that come after a wait go on over another connection.
         """
+        if not talk.is_owed or (link := self._slices.get(talk.slice)) is None:
+            return
         if not talk.is_blocked:  # all requests have been sent
-            for each in self._slices.values():
-                each.write_eof()
-        elif talk.is_owed and (link := self._slices.pop(talk.slice, None)) is not None:
+            link.write_eof()
+        elif talk.has_wait:
+            del self._slices[talk.slice]
             self._ended.append(link)
+            self._left.add(link.number)
             link.write_eof()
 
     def _send(self, talk: RoutedConversation) -> None:
@@ -212,10 +221,18 @@ class ClientConnection(asyncio.Protocol):
             pieces.setdefault(number, []).append(raw)
         for number, some in pieces.items():
             link = self._slices.get(number)
+            if link is None and self._has_lost_leases(talk, number):
+                talk.gone(number)
+                return
             if link is None:
                 link = self._slices[number] = SliceConnection(self._router, self, number)
                 link.send(talk.login.introduction)
             link.send(b"".join(some))
+            self._asked = link
+
+    def _has_lost_leases(self, talk: RoutedConversation, number: int) -> bool:
+        """True if the client may have held items over an earlier connection to this slice."""
+        return number in talk.opened and number in self._left
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -226,6 +243,11 @@ class ClientConnection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """True if no request of this client is under way."""
         return self.talk is None or not self.talk.is_waiting
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the client does not read."""
+        return self.talk is not None and self.talk.paused
 
     def close_if_idle(self, now_s: float, idle_s: float | None) -> None:
         """Close the connection if its client has sent nothing for so long and holds nothing in a
@@ -242,8 +264,8 @@ class SliceConnection(asyncio.Protocol):
     """One client's connection to one slice. It connects when it is made."""
 
     __slots__ = (
-        "_client", "_has_ended", "_is_at_end", "_is_closed", "_task", "_transport", "_unsent",
-        "number",
+        "_client", "_is_at_end", "_is_closed", "_is_full", "_task", "_transport", "_unsent",
+        "has_ended", "number",
     )  # fmt: skip
 
     def __init__(self, router: RouterPort, client: ClientConnection, number: int) -> None:
@@ -251,7 +273,8 @@ class SliceConnection(asyncio.Protocol):
         self.number = number
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []  # until it is connected
-        self._is_closed = self._is_at_end = self._has_ended = False
+        self._is_closed = self._is_at_end = self._is_full = False
+        self.has_ended = False  # True if the slice knows that no more is sent
         self._task = router.start_task(self._connect(router))
 
     async def _connect(self, router: RouterPort) -> None:
@@ -261,6 +284,9 @@ class SliceConnection(asyncio.Protocol):
         except SliceAway as error:
             if not self._is_closed:
                 self._client.unreachable(self.number, str(error))
+            return
+        if self._client.is_paused:  # since before it was connected
+            self.pause_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
@@ -272,15 +298,17 @@ class SliceConnection(asyncio.Protocol):
         transport.write(unsent)
         if self._is_at_end:
             self.write_eof()
-        self._client.note_crowded(self.number, False)
+        self._client.note_crowded(self.number, self._is_full)
 
     def data_received(self, data: bytes) -> None:
         self._client.heard(self.number, data)
 
     def pause_writing(self) -> None:
+        self._is_full = True
         self._client.note_crowded(self.number, True)
 
     def resume_writing(self) -> None:
+        self._is_full = False
         self._client.note_crowded(self.number, False)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -298,8 +326,8 @@ class SliceConnection(asyncio.Protocol):
     def write_eof(self) -> None:
         """Say that the client sends no more: a wait ends at once."""
         self._is_at_end = True
-        if self._transport is not None and not self._has_ended:
-            self._has_ended = True
+        if self._transport is not None and not self.has_ended:
+            self.has_ended = True
             self._transport.write_eof()
 
     def pause_reading(self) -> None:

@@ -132,6 +132,55 @@ async def test_nothing_is_left_of_clients_that_are_gone(
     assert running.router.counts.connections == 0
 
 
+async def all_said(running: Running, request: bytes) -> bytes:
+    """All that a client hears that sends this and then its end."""
+    peer = await running.client()
+    peer.writer.write(request)
+    peer.writer.write_eof()
+    async with asyncio.timeout(30):
+        return await peer.reader.read()
+
+
+async def test_requests_before_the_end_of_the_input_keep_their_leases_and_answers(
+    running: Running
+) -> None:
+    assert await all_said(running, b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
+    for number in range(20):
+        said = await all_said(
+            running, b"get a/open\r\nset g 0 0 1\r\ny\r\nget a/close\r\nset a 0 0 1\r\nx\r\nmn\r\n"
+        )
+        assert said == b"VALUE a/open 0 1\r\nx\r\nEND\r\nSTORED\r\nEND\r\nSTORED\r\nMN\r\n", number
+    assert await all_said(running, b"get a\r\nget a\r\n") == b"VALUE a 0 1\r\nx\r\nEND\r\nEND\r\n"
+
+
+async def test_a_lease_that_ended_with_a_wait_is_not_confirmed_in_appearance(
+    running: Running
+) -> None:
+    assert await all_said(running, b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
+    said = await all_said(
+        running, b"get a/open\r\nget a+x/t=60s\r\nget g\r\nget a/close\r\nmn\r\n"
+    )
+    assert said == b"VALUE a/open 0 1\r\nx\r\nEND\r\nEND\r\nEND\r\n"
+    assert await all_said(running, b"get a\r\n") == b"VALUE a 0 1\r\nx\r\nEND\r\n"
+
+
+async def test_a_slice_that_takes_nothing_stops_its_client(running: Running) -> None:
+    number = Placement(SLICES).slice_of(b"a")
+    process = running.slices[number]._process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    try:
+        peer = await running.client()
+        peer.writer.write(b"set a 0 0 1000000 noreply\r\n%b\r\n" % (b"x" * 1_000_000))
+        await until(lambda: any(each._slices for each in running.router._connections))
+        (client,) = running.router._connections
+        await until(lambda: client._slices[number]._transport is not None)
+        await until(lambda: not client._reading)
+    finally:
+        process.send_signal(signal.SIGCONT)
+    await until(lambda: client._reading)
+
+
 async def test_a_slice_that_stays_away_refuses_and_the_next_request_tries_again(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

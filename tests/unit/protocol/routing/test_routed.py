@@ -120,6 +120,20 @@ def test_a_slice_that_cannot_be_reached_refuses_nothing_aloud_that_says_noreply(
     assert said == b"MN\r\n"
 
 
+def test_the_end_of_the_input_awaits_the_effect_of_what_has_no_answer() -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.feed(b"set a 0 0 1 noreply\r\nx\r\n")
+    talk.at_end = True
+    talk.settle()
+    assert not talk.is_finished
+    many.work("a")
+    talk.settle()
+    assert talk.is_finished
+    assert talk.out == []
+    assert many.say("b", b"get a\r\n") == b"VALUE a 0 1\r\nx\r\nEND\r\n"
+
+
 def test_a_client_ends_with_the_connection_to_a_slice() -> None:
     many = SlicedHarness(SLICES)
     many.say("a", b"set a 0 0 1\r\nx\r\nget a/open\r\n")
