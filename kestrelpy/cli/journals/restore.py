@@ -148,8 +148,11 @@ def _stage(
     source = os.path.join(backup, queue.folder)
     stem = queue.folder.rpartition(".")[0]
     path = os.path.join(data_dir, f"{stem}.{generation}{_STAGED}")
-    if copy_journal(files, source, path) is None:
+    copied = copy_journal(files, source, path)
+    if copied is None:
         raise JournalError(f"{source}: no journal here")
+    if copied.damages:
+        raise JournalError(f"not restored: {copied.damages[0].sentence()}")
     recovery, live_set = Recovery(files, path), LiveSet()
     for _ in live_set.follow(recovery):
         pass

@@ -15,6 +15,7 @@ from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
 from kestrelpy.cli.journals.backup import back_up
 from kestrelpy.cli.journals.restore import put_back
+from kestrelpy.server.directory.server_id import new_id
 from tests.support.journals import TIME_MS, TINY, bodies, fresh
 from tests.support.memory_disk import MemoryDisk, PowerCut
 
@@ -80,6 +81,24 @@ def test_no_generation_is_given_that_a_start_would_not_see() -> None:
     with pytest.raises(JournalError, match="a generation is too high here"):
         restore(disk)
     assert disk.names("/data") == sorted([*before, "lock"])
+
+
+def test_no_queue_is_replaced_by_a_copy_that_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes of the backup were whole when it was checked, and are not when they are copied."""
+    disk = prepared()
+    (path,) = (
+        path for name in disk.names("/backup/jobs.7")
+        if b"item 3" in disk.read(path := f"/backup/jobs.7/{name}")
+    )  # fmt: skip
+
+    def after_the_check() -> bytes:
+        disk.damage(path, disk.read(path).index(b"item 3"), b"ITEM")
+        return new_id()
+
+    monkeypatch.setattr("kestrelpy.cli.journals.restore.new_id", after_the_check)
+    with pytest.raises(JournalError, match=r"not restored: .*: corrupt at byte"):
+        restore(disk)
+    assert served(disk, "jobs") == [b"of before"]
 
 
 @pytest.mark.slow
