@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from journal.sets import IdSet
 from tests.support.disks import HeldDisk
 from tests.support.guarded import PASSWORD, user
 from tests.support.http_client import Web, web
@@ -94,11 +95,12 @@ ACTIONS: dict[str, tuple[str, str, Any]] = {
     "run schedule": ("POST", "/admin/schedules/yearly/run", None),
     "declare": ("PUT", "/v2/queues/more", {"_max_claim_count": 5}),
     "flush by the messaging API": ("POST", "/v2/queues/jobs/purge", None),
+    "acknowledge": ("POST", "/admin/queues/jobs/acknowledge", {}),
 }  # fmt: skip
 YEARLY = '[schedules.yearly]\ncron = "0 0 1 1 *"\nqueue = "yearly"\nbody = "x"\n'
 SYNCED = f'[queues.jobs]\nconfirms = "synced"\n{YEARLY}'  # so are the ends of leases
 ELSEWHERE = {
-    "acknowledge": "it needs a damaged journal", "delete": "it removes a folder",
+    "delete": "it removes a folder",
     "mode": "not on disk", "drain": "not on disk", "close connection": "not on disk",
     "stop job": "not on disk",
 }  # fmt: skip
@@ -117,6 +119,15 @@ async def fill(server: Web) -> None:
         await server.client.post(f"/queues/{queue}/items?delay=1h", content=b"4")
 
 
+async def prepare(server: Web, action: str) -> None:
+    """`fill`, and have the queue in the state that this action changes."""
+    await fill(server)
+    if action == "resume":
+        await ask(server, "pause")
+    elif action == "acknowledge":
+        server.daemon.broker.queues[b"jobs"].reader.name_unreadable(IdSet.of([4]))
+
+
 async def ask(server: Web, action: str) -> httpx.Response:
     method, path, body = ACTIONS[action]
     return await server.client.request(method, path, json=body, headers=API)
@@ -133,10 +144,8 @@ async def test_an_action_is_answered_and_noted_after_its_sync_and_not_before(
     caplog.set_level("INFO", "kestrelpy.admin")
     disk = HeldDisk()
     async with web(tmp_path, SYNCED, disk) as server:
-        await fill(server)
-        if action == "resume":
-            await ask(server, "pause")
-            caplog.clear()
+        await prepare(server, action)
+        caplog.clear()
         before = noted(server)
         disk.go.clear()
         try:
@@ -172,9 +181,7 @@ async def test_an_action_that_never_came_to_the_disk_is_an_error(
 ) -> None:
     disk = HeldDisk()
     async with web(tmp_path, SYNCED, disk) as server:
-        await fill(server)
-        if action == "resume":
-            await ask(server, "pause")
+        await prepare(server, action)
         disk.fails = True
         said = await ask(server, action)
         assert said.status_code == 503, said.text
