@@ -53,7 +53,7 @@ _LONGEST_LEASE_US: Final = 1_500_000
 _CACHE_BYTES: Final = 8 << 10
 _BETWEEN_US: Final = (20_000, 200_000, 400_000, 800_000)  # two troubles
 _DRAINED_MAX: Final = 20_000
-_TAKEN_AT_ONCE: Final = 10
+_TAKEN_AT_ONCE: Final = 5
 # Clocks of two machines differ by so much at most.
 _RATES: Final = (0.95, 1.05)
 # What a daemon logs of a journal that a takeover must never show.
@@ -511,7 +511,8 @@ class FleetWorld:
         for queue in self.queues:
             nothing = taken = 0
             while nothing < 2 and taken < most and not self.books.violations:
-                gets = [Request("get", queue) for _ in range(min(_TAKEN_AT_ONCE, most - taken))]
+                count = 1 if nothing else min(_TAKEN_AT_ONCE, most - taken)
+                gets = [Request("get", queue) for _ in range(count)]
                 wire.send(gets)
                 if not self._until(lambda: gets[-1].reply, _START_US_MAX):  # noqa: B023
                     self.books.complain(f"no answer to {gets[-1]} at rest")
