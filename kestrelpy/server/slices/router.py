@@ -27,6 +27,7 @@ from kestrelpy.protocol import Lines, LogLimit, RouterCounts, Waking
 from kestrelpy.server import clock
 from kestrelpy.server.connections import CannotListen, Listeners, Logins
 from kestrelpy.server.daemon import BACKLOG, DRAIN_SECONDS, HEEDED, StartError
+from kestrelpy.server.descriptors import raise_file_limit, share
 from kestrelpy.server.exposure import Tls, Unservable, refuse_unservable
 from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.connections import ClientConnection, SliceAway
@@ -66,6 +67,7 @@ class SliceRouter:
         self._changed = asyncio.Condition()  # of the slices
         self._slices: dict[int, SliceProcess] = {}
         self._runs: list[asyncio.Task[None]] = []
+        self._connections_max = 0
         self._tls = Tls()
         self._listeners: Listeners | None = None
 
@@ -94,6 +96,7 @@ class SliceRouter:
 
     async def _start(self, sockets: Path) -> None:
         server = self._config.server
+        self._share_files()
         try:
             handed = self._supervisor.sockets()
             await refuse_unservable(self._config, handed)
@@ -125,6 +128,18 @@ class SliceRouter:
             self._say(line)
         self._supervisor.ready(f"ready: {len(self._slices)} slices")
         self._say(f"ready: data in {server.data_dir}, {len(self._slices)} slices")
+
+    def _share_files(self) -> None:
+        """Raise the limit of open files: a client takes one, and one for each slice."""
+        wanted, each = self._config.server.max_connections, 1 + self.placement.slices
+        limit = raise_file_limit(wanted * each, 0)
+        self._connections_max = most = max(share(limit, wanted * each, 0).connections // each, 1)
+        if most < wanted:
+            log.warning(
+                "max_connections lowered from %d to %d: this process may open %d files, and a "
+                "client takes up to %d (raise the hard limit of open files: ulimit -Hn, "
+                "LimitNOFILE=)", wanted, most, limit, each,
+            )  # fmt: skip
 
     async def _stop(self) -> None:
         if self._listeners is not None:
@@ -186,7 +201,7 @@ class SliceRouter:
     def admit(self, connection: ClientConnection) -> bool:
         """Return whether the connection may stay."""
         self.counts.connections_total += 1
-        if self._ending.is_set() or len(self._connections) >= self._config.server.max_connections:
+        if self._ending.is_set() or len(self._connections) >= self._connections_max:
             return False
         self._connections.add(connection)
         self.counts.connections = len(self._connections)
@@ -238,6 +253,7 @@ class SliceRouter:
         else:
             self._config = config
             self.logins.put_in_force(config)
+            self._share_files()
         self._supervisor.ready(status)
 
     def shutdown(self, why: str) -> None:

@@ -53,6 +53,7 @@ class SliceProcess:
         self._words += ["--config", str(config_file)] if config_file is not None else []
         self._process: asyncio.subprocess.Process | None = None
         self._is_stopping = False
+        self._is_reload_due = False  # True if it is told to reload once it serves
         self._notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._notes.setblocking(False)
         self._notes_path = sockets / f"{number}.notes"
@@ -80,10 +81,15 @@ class SliceProcess:
 
     async def _live(self) -> None:
         """Run the process once."""
-        self._process = await asyncio.create_subprocess_exec(
-            *self._words, env=self._environment(os.environ), stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-        )
+        self._is_reload_due = False  # it reads the configuration now
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._words, env=self._environment(os.environ), stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+            )
+        except OSError as error:
+            self.status = f"cannot be started: {error.strerror}"
+            return
         if self._is_stopping:
             self._process.terminate()
         code = await self._process.wait()
@@ -117,11 +123,14 @@ class SliceProcess:
                 self.status = line.removeprefix(_STATUS).decode("utf-8", "replace")
         if _READY in lines and not self.is_serving:
             self.is_serving = self.has_served = True
+            if self._is_reload_due:
+                self.reload()
             self._note()
 
     def reload(self) -> None:
-        """Let it read its configuration again."""
-        if self._process is not None and self._process.returncode is None:
+        """Let it read its configuration again, once it serves: until then SIGHUP would end it."""
+        self._is_reload_due = not self.is_serving
+        if self.is_serving and self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:

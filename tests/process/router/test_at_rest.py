@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,6 +183,37 @@ async def test_a_slice_that_takes_nothing_stops_its_client(running: Running) -> 
     await until(lambda: client._reading)
 
 
+async def test_a_reload_waits_for_a_slice_that_starts(running: Running) -> None:
+    each = running.slices[1]
+    began = each._process
+    assert began is not None
+    began.kill()
+    await until(lambda: each._process is not began)
+    starting = each._process
+    running.router._heed(signal.SIGHUP)
+    await until(lambda: each.status == "configuration reloaded")
+    assert each._process is starting
+
+
+async def test_a_slice_that_cannot_be_started_at_once_is_started_later(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each, tried, create = running.slices[1], 0, asyncio.create_subprocess_exec
+
+    async def first_fail(*words: str, **settings: Any) -> asyncio.subprocess.Process:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await create(*words, **settings)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", first_fail)
+    assert each._process is not None
+    each._process.kill()
+    await until(lambda: each.status == "cannot be started: Resource temporarily unavailable")
+    await until(lambda: each.is_serving)
+
+
 async def test_a_slice_that_stays_away_refuses_and_the_next_request_tries_again(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +233,7 @@ async def test_a_slice_that_stays_away_refuses_and_the_next_request_tries_again(
 
 
 async def test_more_clients_than_max_connections_are_refused(running: Running) -> None:
-    running.router._config.server.__dict__["max_connections"] = 1
+    running.router._connections_max = 1
     first = await running.client()
     assert (await first.ask(b"version\r\n")).startswith(b"VERSION")
     second = await running.client()

@@ -141,6 +141,22 @@ def test_a_slice_that_starts_again_has_the_places_of_the_routers_start(
     assert f"queue a is in slice {number}, and by groups in [fleet]" in found.stderr
 
 
+def test_each_client_has_descriptors_for_all_slices(tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data", config=CONFIG).start("prlimit", "--nofile=64:300") as few:
+        assert any("max_connections lowered from 10000 to 54" in line for line in few.lines)
+        clients = [few.socket() for _ in range(54)]
+        for each in clients:
+            each.sendall(b"get a\r\nget c\r\nget g\r\n")
+        for each in clients:
+            data = b""
+            while len(data) < len(b"END\r\n" * 3):
+                data += each.recv(100)
+            assert data == b"END\r\n" * 3
+        assert said(few, b"", b"\r\n") == b"SERVER_ERROR too many connections\r\n"
+        for each in clients:
+            each.close()
+
+
 def test_a_hang_up_gives_back_what_its_client_held_in_a_slice(router: DaemonProcess) -> None:
     client = router.client()
     assert client.set("a", "1")
