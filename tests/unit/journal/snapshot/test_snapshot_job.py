@@ -18,8 +18,9 @@ from journal.format.out_of_order import PlacedEntry
 from journal.format.subscription_state import DeadEntry, ReaderState
 from journal.format.transfer import Origin
 from journal.sets.hash_table import ID
+from journal.snapshot.dedupe_file import Chunk
 from journal.snapshot.dedupe_pending import Fresh
-from journal.snapshot.job import FREED_MAX, SnapshotJob
+from journal.snapshot.job import FREED_MAX, RememberedIds, SnapshotJob
 from journal.snapshot.snapshot import Snapshot
 from tests.support import snapshots
 from tests.support.journals import FOLDER, IDENTITY
@@ -107,3 +108,26 @@ def test_the_next_attempt_lists_what_the_first_one_remembered_once() -> None:
     assert job.chunk is not None
     (listed,) = Snapshot.decode(disk.read(path), path).chunks
     assert (listed.name, listed.ids) == (job.chunk.name, 1)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "is_needed"),
+    [
+        (Chunk(1, 1, 100), False),
+        (Chunk(1, 1, 100, ids=1, ids_ms=900), False),
+        (Chunk(1, 1, 100, ids=1, ids_ms=901), True),
+        (Chunk(1, 1, 100, ids_ms=901), False),
+        (Chunk(1, 1, 100, keys=1, keys_ms=800), False),
+        (Chunk(1, 1, 100, keys=1, keys_ms=801), True),
+        (Chunk(1, 1, 100, keys_ms=801), False),
+        (Chunk(1, 1, 100, scoped=1, epochs=frozenset({(b"s1", 6)})), False),
+        (Chunk(1, 1, 100, scoped=1, epochs=frozenset({(b"s1", 7)})), True),
+    ],
+)
+def test_a_chunk_is_needed_while_one_of_its_parts_is_remembered(
+    chunk: Chunk, is_needed: bool
+) -> None:
+    """Ids are remembered for 100 ms and keys for 200 ms; the epoch of s1 is 7."""
+    remembered = RememberedIds(Fresh(), [], 0, 100, 200)
+
+    assert remembered.needs(chunk, {b"s1": 7}, 1000) is is_needed
