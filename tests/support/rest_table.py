@@ -325,7 +325,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.journals.later_syncs.LaterSyncs": {},
     "server.slices.router.SliceRouter": {
-        "_config _config_file": SETTING, "lines": CACHE, "_slices _runs _listeners": WORKS,
+        "_config _config_file _connections_max": SETTING, "lines": CACHE,
+        "_slices _runs _listeners": WORKS,
     },
     "server.slices.slice_process.SliceProcess": {
         "number socket_path _folder _words _notes_path": NAME, "status": "what it said last",
