@@ -18,6 +18,8 @@ from fnmatch import translate
 from hashlib import blake2b
 from typing import Final
 
+from kestrelpy.wire.names import NAME_BYTES_MAX
+
 SLICES_MAX: Final = 64
 _HASH_BYTES: Final = 8
 # Names whose slice is remembered: a client names the same few queues again and again.
@@ -55,7 +57,8 @@ class Placement:
             found = int.from_bytes(digest, "big") % self.slices + 1
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            self._known[name] = found
+            if len(name) <= NAME_BYTES_MAX:
+                self._known[name] = found
         return found
 
 

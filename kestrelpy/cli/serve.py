@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from getpass import getpass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import uvloop
 
@@ -30,6 +30,7 @@ from kestrelpy.cli.logs import JsonLines, LineWriter, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
 from kestrelpy.server import (
     HEEDED,
+    PARENT,
     Daemon,
     SliceRouter,
     StartError,
@@ -84,8 +85,8 @@ def serve(config_file: Path | None, flags: Flags) -> None:
     if config.is_router:
         _route(config, source)
         return
-    if config.fleet.slice is not None:
-        end_with_parent()
+    if (parent := os.environ.pop(PARENT, "")).isdecimal():
+        end_with_parent(int(parent))
 
     supervisor = Supervisor(os.environ)
 
@@ -114,10 +115,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         while uvloop.run(live()):
             log.warning("this process does not own the data: it is a standby from here on")
     except (StartError, Unservable) as error:
-        if not _is_json():
-            raise CommandError(str(error)) from None
-        log.error("%s", error)
-        raise SystemExit(UNUSABLE) from None
+        _end_of_start(error)
     except Exception:  # nothing above this catches: the traceback belongs in the log, as it is set
         log.critical("the server ended because of a bug", exc_info=True)
         raise SystemExit(NOTHING) from None
@@ -127,14 +125,25 @@ def _route(config: Config, source: ConfigSource) -> None:
     """Run the router, which starts a daemon for each slice."""
     async def live() -> None:
         _name_signals()
-        router = SliceRouter(config, source.path, source.load, _say, Supervisor(os.environ))
+        supervisor = Supervisor(os.environ)
+        router = SliceRouter(
+            config, source.path, source.load, _say, _log_as_it_says, supervisor
+        )
         await router.run()
         _ignore_signals()
 
     try:
         uvloop.run(live())
     except StartError as error:
+        _end_of_start(error)
+
+
+def _end_of_start(error: Exception) -> NoReturn:
+    """End with the reason why the server does not start, as the log's format is."""
+    if not _is_json():
         raise CommandError(str(error)) from None
+    log.error("%s", error)
+    raise SystemExit(UNUSABLE) from None
 
 
 def check_config(config_file: Path | None) -> None:

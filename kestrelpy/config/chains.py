@@ -17,7 +17,7 @@ from kestrelpy.config.queue_settings import TARGETS, QueueBlock
 from kestrelpy.config.settings import Config, Place
 
 _FANOUT: Final = ""
-_ONE_GROUP: Final = "give them one group, by a {tag} in their names or in [fleet] groups"
+ONE_GROUP: Final = "give them one group, by a {tag} in their names or in [fleet] groups"
 
 
 class Cycle(NamedTuple):
@@ -94,7 +94,7 @@ def why_not_in_slices(config: Config) -> tuple[Place, str] | None:
     for name, alias in config.aliases.items():
         for each in alias.to:
             if slice_of(each.encode()) != slice_of(name.encode()):
-                return ("aliases", name, "to"), f"{each} is in another slice: {_ONE_GROUP}"
+                return ("aliases", name, "to"), f"{each} is in another slice: {ONE_GROUP}"
     for place, target in config.targets().items():
         if len(place) == 2:
             return place, (
@@ -102,5 +102,5 @@ def why_not_in_slices(config: Config) -> tuple[Place, str] | None:
                 "each queue of its group"
             )
         if slice_of(target.encode()) != slice_of(place[1].encode()):
-            return place, f"that queue is in another slice: {_ONE_GROUP}"
+            return place, f"that queue is in another slice: {ONE_GROUP}"
     return None

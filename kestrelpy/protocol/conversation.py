@@ -11,7 +11,7 @@ connection that waits, or has too much in flight, handles no further request.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kestrelpy.core import Broker, Log, TransferRequest, Waiter
@@ -78,6 +78,11 @@ class Conversation:
         self._again: Command | None = None  # to be executed once there is room for it
         self._waiting_room: dict[object, None] | None = None  # it is among these while it waits
         self.suggests_ms = now_ms
+
+    @property
+    def aliases(self) -> Mapping[bytes, tuple[bytes, ...]]:
+        """The names that stand for several queues."""
+        return self.broker.aliases
 
     @property
     def user(self) -> str | None:

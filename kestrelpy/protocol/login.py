@@ -147,7 +147,7 @@ class LoginGate:
             return True
         if not self.is_closed:
             assert self._grant is not None
-            for need in needs(self._verbs, command, talk.broker.aliases):
+            for need in needs(self._verbs, command, talk.aliases):
                 if not self._grant.may(need):
                     raise ClientError(_refusal(self._grant, need))
             return True

@@ -5,7 +5,7 @@ One rule: Protocols only, no code, so that each part can be read and tested with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from kestrelpy.core import TransferRequest
@@ -61,6 +61,10 @@ class Talk(Client, Protocol):
     wants_bytes: int
     suggests_ms: int  # the time from which it may suggest an option again
     is_routed: bool  # True if a router speaks here, for a client of its own
+
+    @property
+    def aliases(self) -> Mapping[bytes, tuple[bytes, ...]]:
+        """The names that stand for several queues."""
 
     @property
     def user(self) -> str | None:

@@ -16,12 +16,13 @@ from kestrelpy.server.directory import (
 from kestrelpy.server.exposure import Unservable, refuse_unservable
 from kestrelpy.server.process import end_with_parent
 from kestrelpy.server.restart import recover
-from kestrelpy.server.slices import SliceRouter
+from kestrelpy.server.slices import PARENT, SliceRouter
 from kestrelpy.server.supervisor import Supervisor
 
 __all__ = [
     "HEEDED",
     "NAME",
+    "PARENT",
     "Daemon",
     "DataDirectory",
     "SliceRouter",

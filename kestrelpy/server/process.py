@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -63,11 +64,13 @@ def return_large_memory() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
 
 
-def end_with_parent() -> None:
+def end_with_parent(pid: int) -> None:
     """Let the kernel kill this process when its parent is gone, if it is Linux: no client can
     connect to it any more, and the next start needs its lock."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != pid:  # it is gone already
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def trim_memory() -> None:

@@ -96,6 +96,7 @@ VERBS_ELSEWHERE: Final = {
     "version": (_SCENE, _LOOKS),
     "verbosity": (_SCENE, _LOOKS),
     "mn": (_SCENE, _LOOKS),
+    "client": (_SCENE, "routers alone say it"),
     "shutdown": (_SCENE, "it ends the process"),
     "quit": (_SCENE, "it is a hang-up"),
     **dict.fromkeys(

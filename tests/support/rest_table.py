@@ -593,7 +593,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.requests.Requests protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
-        protocol.routing.routed_login.Waking protocol.routing.routed_login._NoQueues
+        protocol.routing.routed_login.Waking
         protocol.routing.routed.RouterHost server.slices.connections.RouterPort
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,

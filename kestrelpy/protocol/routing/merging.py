@@ -42,8 +42,9 @@ class RouterCounts:
         self.connections = self.connections_total = self.refused_noreply = 0
 
 
-# Yields what to ask next, is sent its answer, and returns the answer for the client.
-Asking = Generator[AskSlice, bytes, bytes]
+# Yields what to ask next, and is sent its answer; bytes are for the client at once. Returns the
+# rest of the answer for the client.
+Asking = Generator[AskSlice | bytes, bytes, bytes]
 
 
 def merge(command: Command, placement: Placement, counts: RouterCounts) -> Asking:
@@ -58,28 +59,24 @@ def merge(command: Command, placement: Placement, counts: RouterCounts) -> Askin
 
 def _fetch(command: Fetch, placement: Placement) -> Asking:
     verb = b"gets" if command.targets[0].numbered else b"get"
-    items: list[bytes] = []
     for target in command.targets:
         raw = b"%b %b\r\n" % (verb, target.raw)
         answer = yield AskSlice(placement.slice_of(target.name), raw)
         if not answer.endswith(END):
-            return b"".join([*items, answer])
-        items.append(answer.removesuffix(END))
-    return b"".join([*items, END])
+            return answer
+        yield answer.removesuffix(END)
+    return END
 
 
 def _ask_all(command: Plain, placement: Placement, until_end: bool = False) -> Generator[
-    AskSlice, bytes, list[bytes]
+    AskSlice | bytes, bytes, list[bytes]
 ]:  # fmt: skip
-    """Return the answers of all slices, or the first error alone."""
+    """Return the answers of all slices, or the first error alone; all are asked in any case."""
     raw = b" ".join([command.verb, *command.words]) + b"\r\n"
     answers = []
     for number in range(1, placement.slices + 1):
-        answer = yield AskSlice(number, raw, until_end)
-        if is_refusal(answer.rstrip()):
-            return [answer]
-        answers.append(answer)
-    return answers
+        answers.append((yield AskSlice(number, raw, until_end)))
+    return [each for each in answers if is_refusal(each.rstrip())][:1] or answers
 
 
 def _alike(command: Plain, placement: Placement) -> Asking:

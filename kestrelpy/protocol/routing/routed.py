@@ -32,7 +32,7 @@ from kestrelpy.protocol.parse import (
 )
 from kestrelpy.protocol.routing.answer_ends import AnswerEnds, Unreadable
 from kestrelpy.protocol.routing.merging import Asking, RouterCounts, merge
-from kestrelpy.protocol.routing.routed_login import RoutedLogin
+from kestrelpy.protocol.routing.routed_login import IDLE, RoutedLogin
 from kestrelpy.protocol.routing.routes import queues_of
 from kestrelpy.wire.refusals import is_refusal
 
@@ -130,7 +130,8 @@ class RoutedConversation:
         return LOGIN_BYTES_MAX if self.login.is_strange else self._host.limit_of(name)
 
     def _reply(self, data: bytes) -> None:
-        self.out.append(data)
+        if data:
+            self.out.append(data)
 
     # -- from the client --------------------------------------------------------------------
 
@@ -317,6 +318,9 @@ class RoutedConversation:
         assert asking is not None
         try:
             step = next(asking) if answer is None else asking.send(answer)
+            while isinstance(step, bytes):
+                self._reply(step)
+                step = next(asking)
         except StopIteration as end:
             self._asking = None
             if self._is_reload and not is_refusal(end.value.rstrip()):
@@ -341,6 +345,9 @@ class RoutedConversation:
                 piece, is_whole = reader.take(awaited.until_end)
                 is_line = is_whole and not self._is_inside  # and not the end of a body
                 self._is_inside = not is_whole and (self._is_inside or bool(piece))
+                if is_line and piece == IDLE:  # it closed as a request was on its way
+                    self.gone(slice_)
+                    break
                 if is_line and (awaited.is_ours or (awaited.barred and piece == _BARRIER_ANSWER)):
                     self._awaited.popleft()
                     continue
@@ -367,6 +374,8 @@ class RoutedConversation:
     def unreachable(self, slice_: int, why: str) -> None:
         """Refuse what was sent to a slice that cannot be connected to: nothing has arrived there.
         """
+        if slice_ != self.slice:
+            return  # nothing is under way there
         error = ServerError(f"slice {slice_} does not answer: {why}").line() + b"\r\n"
         owed, self._is_unsure = list(self._awaited), False
         self._awaited.clear()
@@ -380,6 +389,8 @@ class RoutedConversation:
     def gone(self, slice_: int) -> None:
         """End, because the connection to a slice broke: its leases are gone, and a request on a new
         one would be answered as if they had never been."""
+        if self._asking is not None and not self._is_quiet:  # items that came leave before it
+            self._reply(ServerError(f"the connection to slice {slice_} broke").line() + b"\r\n")
         self.closing = True
         self._awaited.clear()
         self._asking = self._next = None

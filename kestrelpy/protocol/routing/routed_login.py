@@ -10,7 +10,7 @@ One rule: before its login a client's requests reach no slice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from kestrelpy.protocol import rights
 from kestrelpy.protocol.login import LoginGate, LoginPort
 from kestrelpy.protocol.parse import Command, Plain
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.replies import Replies
 from kestrelpy.protocol.steps import Steps
 from kestrelpy.protocol.verbs import NO_LOGIN, VERBS, Verbs
 
@@ -41,17 +42,14 @@ def _right(command: Command, aliases: rights.Aliases) -> list[Need]:
     return rights.everything(command, aliases) if is_here else []
 
 
+_NO_ALIASES: Final[rights.Aliases] = {}
 _VERBS: Final[Verbs] = {kind: row._replace(right=_right) for kind, row in VERBS.items()}
-
-
-class _NoQueues:
-    aliases: Final[Mapping[bytes, tuple[bytes, ...]]] = {}
 
 
 class RoutedLogin:
     """The part of a conversation that a login sees: `say` gets its answer, `wake` its end."""
 
-    __slots__ = ("_gate", "_port", "_told", "broker", "holder", "replies", "say", "stream", "wake")
+    __slots__ = ("_gate", "_port", "_told", "aliases", "holder", "replies", "say", "stream", "wake")
 
     def __init__(
         self, port: LoginPort | None, peer: str, say: Callable[[bytes], None],
@@ -61,10 +59,10 @@ class RoutedLogin:
         self._port = port
         self._gate = None if port is None else LoginGate(port, _VERBS)
         self._told: Grant | None = None  # whom the slices were told of
-        self.broker = _NoQueues()
+        self.aliases = _NO_ALIASES
         self.holder = Holder(peer)
         self.say, self.wake = say, wake
-        self.replies = self
+        self.replies = Replies(self)
         self.stream: Steps = None  # the check of a secret
 
     @property
@@ -90,7 +88,7 @@ class RoutedLogin:
         """True if a command needs no login, or the client has logged in and may be let through."""
         if self._port is None or self._gate is None or not self._port.are_needed:
             return True
-        return not self._gate.is_closed and not _right(command, _NoQueues.aliases)
+        return not self._gate.is_closed and not _right(command, _NO_ALIASES)
 
     def admits(self, command: Command) -> bool:
         """True if the command may be executed; if not, it is a login. Raise ClientError."""
@@ -107,6 +105,8 @@ class RoutedLogin:
             self.stream = None
             raise
         self.stream = None
+        if said := self.replies.take():
+            self.say(said)
         return True
 
     def note_eof(self) -> None:

@@ -1,5 +1,6 @@
 """A process for each slice, and the router that lets clients connect to all as to one server."""
 
 from kestrelpy.server.slices.router import SliceRouter
+from kestrelpy.server.slices.slice_process import PARENT
 
-__all__ = ["SliceRouter"]
+__all__ = ["PARENT", "SliceRouter"]

@@ -50,8 +50,8 @@ class ClientConnection(asyncio.Protocol):
     """The link between a client's transport and its conversation."""
 
     __slots__ = (
-        "_asked", "_crowded", "_ended", "_heard_s", "_left", "_reading", "_router", "_slices",
-        "_transport", "talk",
+        "_asked", "_crowded", "_ended", "_heard_s", "_is_leaving", "_left", "_reading", "_router",
+        "_slices", "_transport", "talk",
     )  # fmt: skip
 
     def __init__(self, router: RouterPort) -> None:
@@ -63,6 +63,7 @@ class ClientConnection(asyncio.Protocol):
         self._asked: SliceConnection | None = None  # the last one on which something was sent
         self._crowded: set[int] = set()  # slices that take no more bytes now
         self._reading = True
+        self._is_leaving = False  # True if the router ends
         self._heard_s = clock.elapsed()
         self.talk: RoutedConversation | None = None
 
@@ -84,7 +85,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = clock.elapsed()
-        if self.talk is not None:
+        if self.talk is not None and not self._is_leaving:
             self.talk.feed(data)
             self._go_on()
 
@@ -137,10 +138,7 @@ class ClientConnection(asyncio.Protocol):
             if link is not None:
                 link.close()
             return
-        if talk is not None and data == IDLE:  # it closed as a request was on its way
-            talk.gone(number)
-            self._go_on()
-        elif talk is not None:
+        if talk is not None:
             talk.heard(number, data)
             self._go_on()
 
@@ -233,6 +231,13 @@ class ClientConnection(asyncio.Protocol):
     def _has_lost_leases(self, talk: RoutedConversation, number: int) -> bool:
         """True if the client may have held items over an earlier connection to this slice."""
         return number in talk.opened and number in self._left
+
+    def leave(self) -> None:
+        """Answer what has come, and close: the router ends. Waits end at once."""
+        self._is_leaving = True
+        if self.talk is not None:
+            self.talk.at_end = True
+            self._go_on()
 
     def abort(self) -> None:
         """Close the connection at once."""

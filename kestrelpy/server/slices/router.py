@@ -38,6 +38,7 @@ log = logging.getLogger("kestrelpy.router")
 
 # How long a request waits for a slice whose process has ended: that long a start takes.
 PATIENCE_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 0.05
 SWEEP_SECONDS: Final = 0.5
 _LOOKED_MAX: Final = 1000  # connections in one turn
 
@@ -49,10 +50,12 @@ class SliceRouter:
 
     def __init__(
         self, config: Config, config_file: Path | None, load: Callable[[], Config],
-        say: Callable[[str], None], supervisor: Supervisor | None = None,
+        say: Callable[[str], None], taken: Callable[[Config], None] = lambda config: None,
+        supervisor: Supervisor | None = None,
     ) -> None:  # fmt: skip
-        """`load` reads the configuration again; `say` prints one of the first lines; `supervisor`
-        is the process that started us."""
+        """`load` reads the configuration again, `taken` gets each one that comes into force; `say`
+        prints one of the first lines; `supervisor` is the process that started us."""
+        self._taken = taken
         self._supervisor = supervisor or Supervisor({})
         self.placement = config.placement
         self.lines: Lines = {}
@@ -64,6 +67,7 @@ class SliceRouter:
         self._connections: set[ClientConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending, self._why = asyncio.Event(), ""
+        self._reloading = asyncio.Lock()
         self._changed = asyncio.Condition()  # of the slices
         self._slices: dict[int, SliceProcess] = {}
         self._runs: list[asyncio.Task[None]] = []
@@ -144,8 +148,10 @@ class SliceRouter:
     async def _stop(self) -> None:
         if self._listeners is not None:
             self._listeners.close()
+        for connection in list(self._connections):
+            connection.leave()
         deadline = self._loop.time() + DRAIN_SECONDS
-        while self._loop.time() < deadline and not all(e.is_idle for e in self._connections):
+        while self._loop.time() < deadline and self._connections:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
@@ -214,15 +220,19 @@ class SliceRouter:
 
     async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
         """Connect to a slice, once it serves; raise SliceAway."""
-        each = self._slices[number]
+        each, why = self._slices[number], ""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await self._until(lambda: each.is_serving)
-                await self._loop.create_unix_connection(make, str(each.socket_path))
+                while True:
+                    await self._until(lambda: each.is_serving)
+                    try:
+                        await self._loop.create_unix_connection(make, str(each.socket_path))
+                        return
+                    except OSError as error:  # it ended just now, or too many connect at once
+                        why = error.strerror or str(error)
+                    await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
-            raise SliceAway(each.status) from None
-        except OSError as error:
-            raise SliceAway(error.strerror or str(error)) from None
+            raise SliceAway(why or each.status) from None
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a task of the router."""
@@ -242,6 +252,10 @@ class SliceRouter:
         self.start_task(self._reload())
 
     async def _reload(self) -> None:
+        async with self._reloading:
+            await self._take_configuration()
+
+    async def _take_configuration(self) -> None:
         self._supervisor.reloading()
         status = "configuration reloaded"
         try:
@@ -254,6 +268,7 @@ class SliceRouter:
             self._config = config
             self.logins.put_in_force(config)
             self._share_files()
+            self._taken(config)
         self._supervisor.ready(status)
 
     def shutdown(self, why: str) -> None:

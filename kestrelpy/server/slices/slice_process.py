@@ -28,6 +28,7 @@ log = logging.getLogger("kestrelpy.router")
 PAUSE_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 40.0  # more than a daemon takes to drain and to close its journals
 _NOTE_BYTES_MAX: Final = 4096
+PARENT: Final = "SLICE_PARENT"  # the variable with the router's process id
 _READY: Final = b"READY=1"
 _STATUS: Final = b"STATUS="
 
@@ -110,6 +111,7 @@ class SliceProcess:
             "KESTRELPY_SERVER_TEXT_PORT": "off",
             "KESTRELPY_SERVER_HTTP_PORT": "off",
             "NOTIFY_SOCKET": str(self._notes_path),
+            PARENT: str(os.getpid()),
         }
 
     def _hear(self) -> None:
@@ -121,7 +123,8 @@ class SliceProcess:
         for line in lines:
             if line.startswith(_STATUS):
                 self.status = line.removeprefix(_STATUS).decode("utf-8", "replace")
-        if _READY in lines and not self.is_serving:
+        is_alive = self._process is not None and self._process.returncode is None
+        if _READY in lines and is_alive and not self.is_serving:
             self.is_serving = self.has_served = True
             if self._is_reload_due:
                 self.reload()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -35,13 +36,9 @@ def router(tmp_path: Path) -> Iterator[DaemonProcess]:
 
 def slices_of(router: DaemonProcess) -> dict[int, int]:
     """The processes of the slices, by their number."""
-    return {
-        int(environment(pid)[b"KESTRELPY_FLEET_SLICE"]): pid
-        for pid in map(
-            int, Path(f"/proc/{router.pid}/task/{router.pid}/children").read_text().split()
-        )
-        if b"KESTRELPY_FLEET_SLICE" in environment(pid)
-    }
+    children = Path(f"/proc/{router.pid}/task/{router.pid}/children").read_text().split()
+    found = {int(pid): environment(int(pid)).get(b"KESTRELPY_FLEET_SLICE") for pid in children}
+    return {int(number): pid for pid, number in found.items() if number}
 
 
 def environment(pid: int) -> dict[bytes, bytes]:
@@ -113,7 +110,7 @@ def test_a_killed_slice_hurts_its_own_clients_alone_and_comes_back(router: Daemo
 
 
 def test_a_slice_that_starts_again_has_the_places_of_the_routers_start(
-    router: DaemonProcess
+    router: DaemonProcess,
 ) -> None:
     assert router.client().set("a", "1")
     number = Placement(SLICES).slice_of(b"a")
@@ -283,6 +280,36 @@ def test_a_slice_that_cannot_start_ends_the_start_with_its_reason(tmp_path: Path
     with pytest.raises(AssertionError, match="slice 2 cannot start") as raised:
         DaemonProcess(tmp_path / "data", config=CONFIG).start()
     assert "slices-3/2: Not a directory" in str(raised.value)
+
+
+def test_a_stop_cuts_no_answer_off_and_waits_for_nobody(router: DaemonProcess) -> None:
+    client = router.client(60.0)
+    body = os.urandom(6 << 20)
+    assert client.set("a", body)
+    with router.socket(60.0) as slow, router.socket(60.0) as waiting:
+        waiting.sendall(b"get c/t=60s\r\n")
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.sendall(b"get a\r\n")
+        assert slow.recv(10) == b"VALUE a 0 "
+        began = time.monotonic()
+        os.kill(router.pid, signal.SIGTERM)
+        assert waiting.recv(100) == b"END\r\n"
+        data = b""
+        while piece := slow.recv(1 << 20):
+            data += piece
+        assert data.endswith(body + b"\r\nEND\r\n")
+        assert router.wait() == 0
+        assert time.monotonic() - began < 30
+
+
+def test_a_declared_target_in_another_slice_is_refused(router: DaemonProcess) -> None:
+    settings = b'dead_letter_to = "c"\n'
+    said_ = said(router, b"set a/declare 0 0 %d\r\n%b\r\n" % (len(settings), settings), b"\r\n")
+    assert said_.startswith(b"CLIENT_ERROR dead_letter_to: c is in another slice: give them one")
+    settings = b'dead_letter_to = "b"\n'
+    assert Placement(SLICES).slice_of(b"a") == Placement(SLICES).slice_of(b"b")
+    line = b"set a/declare 0 0 %d\r\n%b\r\n" % (len(settings), settings)
+    assert said(router, line, b"\r\n") == b"STORED\r\n"
 
 
 class Load:

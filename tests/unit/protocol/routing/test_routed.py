@@ -104,6 +104,44 @@ def test_a_body_that_looks_like_the_end_of_a_quiet_answer_is_a_body(cut: int) ->
     assert not talk.is_waiting
 
 
+def test_an_item_that_came_leaves_when_the_next_slice_dies() -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.feed(b"get a c\r\n")
+    talk.heard(many.placement.slice_of(b"a"), b"VALUE a 0 1\r\nx\r\nEND\r\n")
+    assert b"".join(talk.out) == b"VALUE a 0 1\r\nx\r\n"  # it is confirmed there
+    number = many.placement.slice_of(b"c")
+    talk.gone(number)
+    error = b"SERVER_ERROR the connection to slice %d broke\r\n" % number
+    assert b"".join(talk.out).endswith(b"x\r\n" + error)
+    assert talk.is_finished
+
+
+def test_a_slice_that_is_away_keeps_no_other_from_its_part() -> None:
+    many = SlicedHarness(SLICES)
+    many.say("a", b"set a 0 0 1\r\nx\r\nset c 0 0 1\r\ny\r\nset g 0 0 1\r\nz\r\n")
+    many.away = {1: "gone"}
+    assert many.say("a", b"flush_all\r\n") == b"SERVER_ERROR slice 1 does not answer: gone\r\n"
+    many.away = {}
+    here = [name for name in (b"a", b"c", b"g") if many.placement.slice_of(name) == 1]
+    assert many.say("a", b"get a c g\r\n").count(b"VALUE") == len(here) == 1
+
+
+def test_a_notice_of_idleness_is_no_answer_and_no_part_of_a_body() -> None:
+    many = SlicedHarness(SLICES)
+    talk, number = many.talk("a"), many.placement.slice_of(b"a")
+    talk.feed(b"get a\r\n")
+    talk.heard(number, b"VALUE a 0 8\r\nx")
+    talk.heard(number, b"\nIDLE\r\n")
+    talk.heard(number, b"\r\nEND\r\n")
+    assert b"".join(talk.out) == b"VALUE a 0 8\r\nx\nIDLE\r\n\r\nEND\r\n"
+    assert not talk.closing
+    talk.feed(b"get a\r\n")
+    talk.heard(number, b"IDLE\r\n")
+    assert talk.closing
+    assert b"IDLE" not in b"".join(talk.out[1:])[40:]
+
+
 def test_what_another_slice_says_is_not_taken_for_the_answer() -> None:
     many = SlicedHarness(SLICES)
     talk, number = many.talk("a"), many.placement.slice_of(b"a")
