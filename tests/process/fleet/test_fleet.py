@@ -283,7 +283,8 @@ def test_an_owner_that_must_stop_while_it_becomes_a_standby_stops(
     os.kill(asleep.pid, signal.SIGHUP)
     os.kill(asleep.pid, number)
 
-    assert asleep.wait() == 0
+    code = asleep.wait()
+    assert code == 0, "".join(asleep.lines[heard:])
     asleep.start()
 
 
