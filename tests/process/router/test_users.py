@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.access import hash_secret
+from kestrelpy.wire.dial import Access, connect
 from tests.process.router.test_slices import eventually
 from tests.support.daemon import DaemonProcess
+from tests.support.guarded import certificate
 
 SLICES = "[server]\nallow_shutdown = true\n[fleet]\nslices = 3\n"
 QUEUES = (b"a", b"c", b"g")  # one in each slice
@@ -161,6 +163,30 @@ def test_the_unix_socket_needs_no_login(tmp_path: Path) -> None:
                 said += local.recv(1000)
             assert said == b"STORED\r\nOK\r\n"
         assert Wire(router).ask(b"client x /\r\nget g\r\n", 2)[-len(REFUSED) :] == REFUSED
+
+
+def test_tls_ends_at_the_router_and_a_reload_renews_it(tmp_path: Path) -> None:
+    certificate(tmp_path, "server")
+    config = SLICES.replace("[server]", '[server]\ntls_cert = "server.pem"\ntls_key = "server.key"')
+    access = Access(user="root", password="plum", tls_ca=str(tmp_path / "server.pem"))
+    with DaemonProcess(tmp_path / "data", config=config + ROOT) as router:
+        with connect(("127.0.0.1", router.port), access, 30, 30) as client:
+            client.sendall(b"set g 0 0 1\r\nx\r\nget g\r\n")
+            said = b""
+            while not said.endswith(b"END\r\n"):
+                said += client.recv(1000)
+            assert said == b"STORED\r\nVALUE g 0 1\r\nx\r\nEND\r\n"
+        certificate(tmp_path, "server")
+        os.kill(router.pid, signal.SIGHUP)
+
+        def knows_the_new_one() -> bool:
+            try:
+                connect(("127.0.0.1", router.port), access, 30, 30).close()
+            except OSError:
+                return False
+            return True
+
+        eventually(knows_the_new_one)
 
 
 def test_a_client_that_is_gone_ends_its_login(router: DaemonProcess) -> None:
