@@ -375,7 +375,9 @@ class QueueModel:
             self.answers += [(w.number, None) for w in self.waits if not w.dead]
             self.answers += [(w.number, None) for w in self.waits if w.dead]
             self.waits = []
+            running_ms = self.running_ms  # of the server, which goes on
             self.restart({}, 1, False, 0)
+            self.running_ms = running_ms
             self.exists = False
             self.counts.clear()
 

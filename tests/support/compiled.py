@@ -24,11 +24,7 @@ _NO_STAND_IN: Final = "it puts a stand-in where a compiled class takes its own k
 _NOT_HEARD: Final = "it replaces a method or a figure, which compiled callers do not look up"
 _NO_CALLS: Final = "it counts calls, and compiled functions report none"
 _NO_SPARK: Final = "its jobs run in processes that have the wheel and no PySpark"
-# A KNOWN FLAW of the test, or of what it tests: put, delete the queue, put with a delay, restart.
-# Model and queue differ then, in pure Python as well; the walk of the pure run does not meet it.
-_OPEN: Final = "an open finding: after a delete, a delayed put and a restart the model differs"
 PURE_ONLY: Final[dict[str, str]] = {
-    "tests/model/test_queue_machine.py::test_a_queue_does_what": _OPEN,
     "tests/model/test_once_machine.py": _NO_COPY,
     "tests/model/test_readers_machine.py": _NO_COPY,
     "tests/process/kill/test_kill_spark": _NO_SPARK,
