@@ -12,7 +12,7 @@ from kestrelpy.operations.item_facts import (
     death_facts,
 )
 from kestrelpy.operations.item_life import ItemLife, LifeEvent, LifePart, LostPlace
-from kestrelpy.operations.item_texts import texts_named, texts_sent, texts_shown
+from kestrelpy.operations.item_texts import facts_named, texts_sent, texts_shown
 from kestrelpy.operations.lease_end import LeaseEnd, ended
 from kestrelpy.operations.leasing import Leasing
 from kestrelpy.operations.lists import (
@@ -162,6 +162,7 @@ __all__ = [
     "counter",
     "death_facts",
     "ended",
+    "facts_named",
     "find",
     "gauge",
     "held_items",
@@ -187,7 +188,6 @@ __all__ = [
     "state_of",
     "survey",
     "survey_segments",
-    "texts_named",
     "texts_sent",
     "texts_shown",
     "waited_for",

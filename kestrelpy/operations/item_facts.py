@@ -64,6 +64,7 @@ class ItemFacts(NamedTuple):
     origin: _Bytes | None
     died_ms: int | None
     reason: _Bytes | None
+    texts: ItemTexts
 
 
 class DeathFacts(NamedTuple):
@@ -74,18 +75,6 @@ class DeathFacts(NamedTuple):
     died_ms: int
     bytes: int
     state: Literal["dead", "lent"]
-
-
-class _Stored(NamedTuple):
-    """The facts of an item from its put."""
-
-    marker: int
-    stored_ms: int
-    expires_ms: int
-    body_bytes: int
-    key: bytes
-    origin: bytes
-    texts: ItemTexts
 
 
 def check_assigned(queue: AnyQueue, id_: int) -> int:
@@ -125,25 +114,25 @@ class Inspection:
         self._mode = mode
         self._reader = reader
 
-    def read(self) -> Generator[bytes, None, tuple[_Stored | None, int]]:
-        """Return the item's put, and the number of ready items before it, for `facts`."""
+    def read(self) -> Generator[bytes, None, tuple[Item | None, int]]:
+        """Return the item without its body, and the number of ready items before it, for `facts`.
+        """
         stored = yield from self._stored()
         ahead = yield from self._ahead()
         return stored, ahead
 
-    def _stored(self) -> Generator[bytes, None, _Stored | None]:
-        """Return the item's put from memory, or else from the log; None if it is gone or
-        unreadable."""
+    def _stored(self) -> Generator[bytes, None, Item | None]:
+        """Return the item from memory, or else from the log, without its body: counting goes on
+        for long. None if it is gone or unreadable."""
         queue, id_ = self._queue, self._id
         readable = Browse(queue)
         if not readable.has(id_):
             return None
         lease = queue.reader.leases.of(id_)
         item = lease.item if lease is not None else readable.item(id_)
-        if item is not None and item.stored_ms:
-            return _as_stored(item)
-        item = yield from self._reader.item(queue, id_)
-        return _as_stored(item) if item is not None else None
+        if item is None or not item.stored_ms:
+            item = yield from self._reader.item(queue, id_)
+        return item.without_body() if item is not None else None
 
     def _ahead(self) -> Generator[bytes, None, int]:
         """Return the number of ready items before it."""
@@ -157,7 +146,7 @@ class Inspection:
                 yield PAUSE
         return max(count, 0)  # others went during the count
 
-    def facts(self, stored: _Stored | None, ahead: int, now_ms: int) -> ItemFacts | GoneFacts:
+    def facts(self, stored: Item | None, ahead: int, now_ms: int) -> ItemFacts | GoneFacts:
         """Return the facts of the item, given what `read` returned."""
         queue, id_, readable = self._queue, self._id, Browse(self._queue)
         reader, unix_ms = queue.reader, now_ms + queue.clock.offset_ms
@@ -167,6 +156,7 @@ class Inspection:
         state, attempts = readable.state(id_)
         lease, death = reader.leases.of(id_), reader.dead.deaths.get(id_)
         key = stored.key if stored is not None else NO_KEY
+        origin = stored.origin if stored is not None else None
         return ItemFacts(
             id=id_,
             marker=marker_here(reader, id_, stored.marker if stored is not None else 0),
@@ -181,15 +171,11 @@ class Inspection:
             expires_ms=(stored.expires_ms or None) if stored is not None else None,
             bytes=_bytes(stored, death),
             key=in_words(key) or None,
-            origin=(stored.origin or None) if stored is not None else None,
+            origin=origin.name if origin is not None else None,
             died_ms=death.died_ms if death is not None else None,
             reason=(death.reason or None) if death is not None else None,
+            texts=stored.texts if stored is not None else (),
         )
-
-    @staticmethod
-    def texts(stored: _Stored | None) -> ItemTexts:
-        """Return the texts of the item, given what `read` returned."""
-        return stored.texts if stored is not None else ()
 
     def _why(
         self, state: bytes, lease: Lease | None, death: DeadEntry | None, ahead: int, key: bytes,
@@ -252,16 +238,10 @@ def death_facts(reader: Subscription, death: DeadEntry) -> DeathFacts:
     )
 
 
-def _as_stored(item: Item) -> _Stored:
-    origin = item.origin.name if item.origin is not None else b""
-    return _Stored(item.marker, item.stored_ms, item.expires_ms, item.size, item.key, origin,
-                   item.texts)  # fmt: skip
-
-
-def _bytes(stored: _Stored | None, death: DeadEntry | None) -> int | None:
+def _bytes(stored: Item | None, death: DeadEntry | None) -> int | None:
     if death is not None:
         return death.body_bytes
-    return stored.body_bytes if stored is not None else None
+    return stored.size if stored is not None else None
 
 
 def _why_leased(lease: Lease, offset_ms: int) -> str:

@@ -9,6 +9,7 @@ One rule: a wire asks here and names no text, so that a new text is one row of t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from journal.format import SENT_TEXTS, ItemTexts, text_tagged
 from kestrelpy.errors import ClientError
@@ -34,6 +35,12 @@ def texts_sent(sent: Mapping[str, bytes]) -> ItemTexts:
 def texts_named(texts: ItemTexts) -> dict[str, bytes | None]:
     """Return the texts by name; None: the item does not have that one."""
     return {row.name: text_tagged(texts, row.tag) or None for row in SENT_TEXTS}
+
+
+def facts_named(facts: NamedTuple) -> dict[str, Any]:
+    """Return facts by name, and in the place of `texts` each text of the item."""
+    found = facts._asdict()
+    return found | texts_named(found.pop("texts")) if "texts" in found else found
 
 
 def texts_shown(texts: ItemTexts) -> dict[str, str | None]:

@@ -460,7 +460,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.lists.journals.JournalFacts operations.lists.keys.KeyFacts
         operations.lists.keys.KeyPage operations.lists.queues.QueueOrder
         operations.lists.queues.QueuePage
-        operations.item_facts.ItemFacts operations.item_facts._Stored operations.item_life.ItemLife
+        operations.item_facts.ItemFacts operations.item_life.ItemLife
         operations.lists.connections.HeldItem operations.lists.journals.SegmentBucket
         operations.lists.journals.SegmentTotals operations.damage.DamageFacts
         operations.preview.Preview operations.lists.deaths.DeathGroup

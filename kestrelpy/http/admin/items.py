@@ -15,7 +15,6 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from journal.format import ItemTexts
 from kestrelpy.core import AnyQueue, Browse, QueueLife
 from kestrelpy.errors import ClientError
 from kestrelpy.http.admin import models
@@ -55,7 +54,6 @@ from kestrelpy.operations import (
     Rests,
     check_assigned,
     marker_facts,
-    texts_shown,
 )
 
 router: Final = Router("admin: items", prefix="/admin", responses=ERRORS)
@@ -104,9 +102,9 @@ async def get_items(
 
 def row_of_item(item: ListedItem) -> dict[str, Any]:
     """Return the members of an item in a list."""
-    row = item._asdict()
-    body = row.pop("body")
-    return row | cut_body(body, item.is_cut)
+    row = shown(item._replace(body=b""))
+    del row["body"]
+    return row | {"is_cut": item.is_cut} | cut_body(item.body, item.is_cut)
 
 
 def cut_body(body: bytes, is_cut: bool) -> dict[str, str]:
@@ -124,20 +122,19 @@ async def get_item(call: Call, queue: str, item: _Id, body: _Body = 256) -> Resp
     """Answer with its state, why it is not delivered, and the beginning of its body, which has
     `body_bytes` in all."""
     found = find_queue(call, queue)
-    facts, stored, texts = await inspect(call, found, item)
+    facts, stored = await inspect(call, found, item)
     is_cut = stored is not None and len(stored) > body
     row = shown(facts)
     row["state"] = "leased" if facts.state == "lent" else facts.state
     row |= cut_body(stored[:body], is_cut) if stored is not None else {}
     body_bytes = len(stored) if stored is not None else facts.bytes
-    return answer({**row, **texts_shown(texts), "is_cut": is_cut, "body_bytes": body_bytes})
+    return answer({**row, "is_cut": is_cut, "body_bytes": body_bytes})
 
 
 async def inspect(
     call: Call, queue: AnyQueue, id_: int
-) -> tuple[ItemFacts, bytes | None, ItemTexts]:
-    """Return the facts of an item, its body if that can be read, and its texts; raise HttpError
-    404."""
+) -> tuple[ItemFacts, bytes | None]:
+    """Return the facts of an item, and its body if that can be read; raise HttpError 404."""
     try:
         lsn = check_assigned(queue, id_)
     except ClientError as error:
@@ -151,7 +148,7 @@ async def inspect(
     facts = inspection.facts(stored, ahead, call.now_ms())
     if isinstance(facts, GoneFacts):
         raise HttpError(404, f"item {id_} is gone: {facts.why}")
-    return facts, put.body if put is not None else None, inspection.texts(stored)
+    return facts, put.body if put is not None else None
 
 
 @router.get("/queues/{queue}/dead", summary="Dead letters", model=models.DeathPage)
@@ -251,7 +248,7 @@ async def get_body(call: Call, queue: str, item: _Id) -> Response:
     """Answer with the whole body, whatever state the item is in."""
     found = find_queue(call, queue)
     before = await call.reserve(PAGE_BYTES_MAX)
-    _, body, _ = await inspect(call, found, item)
+    _, body = await inspect(call, found, item)
     if body is None:
         raise HttpError(503, f"the body of item {item} of {queue} cannot be read: see the log")
     call.share.shrink(before + len(body))

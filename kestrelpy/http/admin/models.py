@@ -24,11 +24,14 @@ from kestrelpy.operations import (
     JournalFacts,
     KeyFacts,
     LeaseFacts,
+    ListedDeath,
+    ListedItem,
     QueueFacts,
     ScheduleFacts,
     SegmentBucket,
     SegmentTotals,
     ServerFacts,
+    facts_named,
 )
 
 IDS_MAX: Final = 10_000
@@ -40,7 +43,7 @@ def shown(facts: NamedTuple) -> dict[str, Any]:
     """Return facts as the members of an answer."""
     return {
         name: value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-        for name, value in facts._asdict().items()
+        for name, value in facts_named(facts).items()
     }
 
 
@@ -55,7 +58,9 @@ def _shown_type(hint: Any) -> Any:
 
 def model_of(facts: type[NamedTuple], title: str, /, **more: Any) -> Any:
     """Return the model of these facts, with `more` members."""
-    fields = {name: (_shown_type(hint),) for name, hint in get_type_hints(facts).items()}
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(facts).items():
+        fields |= TEXT_MEMBERS if name == "texts" else {name: (_shown_type(hint),)}
     return _struct(title, facts.__doc__, fields | more)
 
 
@@ -105,7 +110,7 @@ Held: Any = model_of(HeldItem, "HeldItem")
 Connection: Any = model_of(ConnectionFacts, "Connection", holds=(list[Held],))
 Item: Any = model_of(
     ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
-    body_bytes=(int | None, None), **TEXT_MEMBERS,
+    body_bytes=(int | None, None),
 )  # fmt: skip
 
 
@@ -156,34 +161,10 @@ class Queue(Shape):
     settings: list[Setting]
 
 
-class ItemRow(Shape, kw_only=True):
-    """An item in a list. Its body is text, or else base64; `is_cut`: it is longer."""
-
-    id: int
-    marker: int | None
-    state: str
-    attempts: int
-    flags: int
-    stored_ms: int
-    expires_ms: int | None
-    bytes: int
-    key: str | None
-    body: str | None = None
-    base64: str | None = None
-    is_cut: bool
-
-
-class DeathRow(Shape):
-    """A dead letter in a list."""
-
-    id: int
-    attempts: int
-    reason: str
-    died_ms: int
-    bytes: int
-    is_leased: bool
-
-
+ItemRow: Any = model_of(
+    ListedItem, "ItemRow", body=(str | None, None), base64=(str | None, None), is_cut=(bool,)
+)
+DeathRow: Any = model_of(ListedDeath, "DeathRow")
 ItemPage: Any = page_of("ItemPage", "items", ItemRow)
 DeathPage: Any = page_of("DeathPage", "dead", DeathRow)
 PastPage: Any = page_of(

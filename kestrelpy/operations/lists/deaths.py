@@ -42,12 +42,12 @@ class DeathFilter(NamedTuple):
 
 
 class ListedDeath(NamedTuple):
-    """One dead letter. `died_ms` is on the wall clock."""
+    """A dead letter in a list."""
 
     id: int
     attempts: int
     reason: _Bytes
-    died_ms: int
+    died_ms: int  # on the wall clock
     bytes: int
     is_leased: bool
 

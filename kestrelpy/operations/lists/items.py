@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
-from journal.format import in_words
+from journal.format import ItemTexts, in_words
 from journal.store import Put
 from kestrelpy.core import DONE, AnyQueue, Browse, QueueLife
 from kestrelpy.operations.item_facts import marker_here
@@ -34,8 +34,9 @@ _Bytes = bytes  # where a field of that name hides the type
 
 
 class ListedItem(NamedTuple):
-    """One item. Times are on the wall clock; `marker` is None before the item was available."""
+    """An item in a list. Its body is text, or else base64; `is_cut`: it is longer."""
 
+    # Times are on the wall clock; `marker` is None before the item was available.
     id: int
     marker: int | None
     state: str
@@ -45,8 +46,13 @@ class ListedItem(NamedTuple):
     expires_ms: int | None
     bytes: int
     key: str | None
+    texts: ItemTexts
     body: _Bytes
-    is_cut: bool
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the body is only its beginning."""
+        return len(self.body) < self.bytes
 
 
 class ItemPage(NamedTuple):
@@ -166,6 +172,6 @@ class ItemList:
         word = "leased" if state == b"lent" else state.decode("ascii")
         return ListedItem(
             id_, marker, word, attempts, put.flags, put.stored_ms,
-            expires_ms or None, len(body), in_words(put.key) or None, body[: self._body_max],
-            len(body) > self._body_max,
+            expires_ms or None, len(body), in_words(put.key) or None, put.texts,
+            body[: self._body_max],
         )  # fmt: skip

@@ -12,15 +12,13 @@ from typing import Final
 from kestrelpy.core import AnyQueue
 from kestrelpy.operations import (
     Inspection,
-    ItemFacts,
     check_assigned,
     death_facts,
     readable,
-    texts_named,
 )
 from kestrelpy.protocol.parse import parse_number
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.stats.stats import lines, word, words
+from kestrelpy.protocol.stats.stats import lines, words
 
 _PER_SLICE: Final = 200
 _END: Final = b"END\r\n"
@@ -55,8 +53,7 @@ def _item_lines(talk: Talk, queue: AnyQueue, id_: int) -> Iterator[bytes]:
     inspection = Inspection(queue, id_, talk.host.mode, talk.browser())
     stored, ahead = yield from inspection.read()
     facts = inspection.facts(stored, ahead, talk.last_command_ms)
-    more = texts_named(inspection.texts(stored)) if isinstance(facts, ItemFacts) else {}
-    yield lines("", [*words(facts), *((name, word(text)) for name, text in more.items())]) + _END
+    yield lines("", words(facts)) + _END
 
 
 def dead_lines(queue: AnyQueue | None) -> Iterator[bytes]:

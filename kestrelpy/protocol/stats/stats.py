@@ -15,6 +15,7 @@ from urllib.parse import quote, quote_from_bytes
 
 from kestrelpy.core import AnyQueue, Broker, Timetable
 from kestrelpy.operations import (
+    facts_named,
     lease_facts,
     list_delayed,
     marker_facts,
@@ -55,7 +56,7 @@ def word(value: object) -> object:
 
 def words(facts: NamedTuple) -> Lines:
     """Return the names and the words of facts."""
-    return [(name, word(value)) for name, value in zip(facts._fields, facts, strict=True)]
+    return [(name, word(value)) for name, value in facts_named(facts).items()]
 
 
 def _with_reason(facts: NamedTuple) -> Lines:

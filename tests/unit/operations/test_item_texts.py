@@ -67,6 +67,8 @@ async def over_http(folder):
             assert (await post("items", **{"Item-Trace": trace}))[0] == 201
         shown = (await server.client.get("/admin/queues/jobs/items/1")).json()
         assert shown["trace"] == "t 1"
+        listed = (await server.client.get("/admin/queues/jobs/items")).json()["items"]
+        assert [each["trace"] for each in listed] == ["t 1", "t 2"]
         _, found = await post("leases")
         assert found.json()["leases"][0]["trace"] == "t 1"
         _, found = await post("leases", Accept="application/octet-stream")

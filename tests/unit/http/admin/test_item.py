@@ -71,8 +71,8 @@ async def test_a_body_that_has_no_room_or_is_unreadable_is_a_refusal_for_now(
         monkeypatch.undo()
         assert (await server.client.get(body % 2)).status_code == 200
 
-        async def unread(*_: Any) -> tuple[None, None, tuple[()]]:
-            return None, None, ()
+        async def unread(*_: Any) -> tuple[None, None]:
+            return None, None
 
         monkeypatch.setattr("kestrelpy.http.admin.items.inspect", unread)
         said = await server.client.get(body % 1)
