@@ -319,14 +319,11 @@ class Config(Section):
 
     def _refuse_doors(self) -> Self:
         """Raise ValueError for a way in that does not lead over slices."""
-        server = self.server
-        doors = {
-            'http_port (write http_port = "off")': server.http_port is not None,
-            "text_port": server.text_port is not None,
-        }
-        asked = next((name for name, is_asked in doors.items() if is_asked), None)
-        if self.is_router and asked is not None:
-            raise ValueError(f"[fleet] slices with {asked}: that does not lead over slices yet")
+        if self.is_router and self.server.http_port is not None:
+            raise ValueError(
+                '[fleet] slices with http_port (write http_port = "off"): that does not lead over '
+                "slices yet"
+            )
         return self
 
     def _refuse_large_bodies(self) -> Self:

@@ -11,12 +11,21 @@ from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.login import Login, LoginPort
 from kestrelpy.protocol.parse import Lines
 from kestrelpy.protocol.ports import ConnectionRoom, Host, Talk
-from kestrelpy.protocol.routing import IDLE, RoutedConversation, RouterCounts, RouterHost, Waking
-from kestrelpy.protocol.wire import MEMCACHE, Wire, wire_named
+from kestrelpy.protocol.routing import (
+    IDLE,
+    ROUTED_MEMCACHE,
+    RoutedConversation,
+    RoutedWire,
+    RouterCounts,
+    RouterHost,
+    Waking,
+)
+from kestrelpy.protocol.wire import MEMCACHE, Wire, routed_wire, wire_named
 
 __all__ = [
     "IDLE",
     "MEMCACHE",
+    "ROUTED_MEMCACHE",
     "ConnectionRoom",
     "Conversation",
     "Host",
@@ -25,6 +34,7 @@ __all__ = [
     "Login",
     "LoginPort",
     "RoutedConversation",
+    "RoutedWire",
     "RouterCounts",
     "RouterHost",
     "Talk",
@@ -32,5 +42,6 @@ __all__ = [
     "Wire",
     "address_of",
     "check_name",
+    "routed_wire",
     "wire_named",
 ]

@@ -23,7 +23,7 @@ from kestrelpy.protocol.ports import Host, Shell
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, HELD_REPLIES_MAX, Replies
 from kestrelpy.protocol.steps import Steps
 from kestrelpy.protocol.verbs import Browser, GetHandler, SetHandler
-from kestrelpy.protocol.wire import MEMCACHE, Wire
+from kestrelpy.protocol.wire import MEMCACHE, Wire, wire_named
 
 # A connection executes at most this many commands before the other connections have their turn.
 SHARE_COMMANDS: Final = 256
@@ -35,11 +35,11 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_transfer",
-        "_verbs", "_waiting_room",
+        "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_lines", "_logins",
+        "_transfer", "_verbs", "_waiting_room",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
         "is_barred", "is_behind", "is_routed", "is_touched", "last_command_ms", "owes", "parser",
-        "paused", "replies", "set_handler", "shell", "stream", "suggests_ms", "wants_bytes",
+        "paused", "replies", "set_handler", "shell", "stream", "suggests_ms", "wants_bytes", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -54,8 +54,9 @@ class Conversation:
         self._elapsed = host.elapsed
         self.replies = Replies(self, wire.usual, counters)
         self.set_handler = SetHandler(self)
+        self.wire = wire
         self._verbs = wire.verbs
-        self._logins = logins
+        self._lines, self._logins = lines, logins
         self._gate = LoginGate(logins, wire.verbs) if logins is not None else None
         self.parser: Requests = wire.requests(self._limit_of, lines)
         self.get_handler = GetHandler(self, peer)
@@ -94,12 +95,25 @@ class Conversation:
         """The logged-in user, else the peer."""
         return self.user or self.holder.name
 
-    def introduce(self, peer: str, user: str | None) -> None:
-        """Be the connection of this client, and of this user; "": no user has logged in there;
-        None: it needs no login."""
+    def introduce(self, wire_name: str, peer: str, user: str | None) -> None:
+        """Be the connection of this client, which speaks this wire, and of this user; "": no user
+        has logged in there; None: it needs no login."""
         self.holder.name = peer
+        if wire_name != self.wire.name:
+            self._speak(wire_named(wire_name))
         if self._gate is not None:
             self._gate.enter(user)
+
+    def _speak(self, wire: Wire) -> None:
+        """Take the bytes that come next, and answer them, by another wire."""
+        rest = self.parser.take_rest()
+        self.wire, self._verbs = wire, wire.verbs
+        self._counters = self.replies.counters = self.broker.counters.wire(wire.name)
+        self.parser = wire.requests(self._limit_of, self._lines)
+        self.parser.feed(rest)
+        self.replies.usual = self.replies.form = wire.usual
+        if self._gate is not None:
+            self._gate.judge_by(wire.verbs)
 
     # -- the turn ---------------------------------------------------------------------------
 
@@ -153,11 +167,11 @@ class Conversation:
         `until` is a moment of `Host.elapsed`: the commands after it wait for the next turn. At
         least one command is executed.
         """
-        parser, gate = self.parser, self._stands_before(now_ms)
-        left = SHARE_COMMANDS
+        gate, left = self._stands_before(now_ms), SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
-        has_more = parser.buffered > 0 or self._again is not None
+        has_more = self.parser.buffered > 0 or self._again is not None
         while has_more:
+            parser = self.parser  # another one after an introduction
             if self.is_blocked:
                 self.is_behind = True
                 return

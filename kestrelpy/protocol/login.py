@@ -129,6 +129,10 @@ class LoginGate:
         self._is_free = name is None
         self._grant = None if name is None else self._port.grant_of(name)
 
+    def judge_by(self, verbs: Verbs) -> None:
+        """Let these verbs say from here on which rights a command needs."""
+        self._verbs = verbs
+
     def note_eof(self) -> None:
         """Note that the client sends no more, and may be gone."""
         self._at_end = True

@@ -93,9 +93,9 @@ class Talk(Client, Protocol):
     def refuse(self, refused: Refused, noreply: bool = False) -> None:
         """Reply with the refusal, unless the command said noreply."""
 
-    def introduce(self, peer: str, user: str | None) -> None:
-        """Be the connection of this client, and of this user; "": no user has logged in there;
-        None: it needs no login."""
+    def introduce(self, wire_name: str, peer: str, user: str | None) -> None:
+        """Be the connection of this client, which speaks this wire, and of this user; "": no user
+        has logged in there; None: it needs no login."""
 
     def browser(self) -> ItemReader:
         """Return the browser of this conversation."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kestrelpy.protocol.parse import Form, Lines, Parser, Requests
+from kestrelpy.protocol.routing import ROUTED_MEMCACHE, RoutedWire
 from kestrelpy.protocol.verbs import VERBS, Verbs
 
 
@@ -56,3 +57,12 @@ def wire_named(name: str) -> Wire:
         return TEXT
     assert name == "memcache", name
     return MEMCACHE
+
+
+def routed_wire(wire: Wire) -> RoutedWire:
+    """Return a wire as the router sees it."""
+    if wire is MEMCACHE:
+        return ROUTED_MEMCACHE
+    from kestrelpy.protocol.text import ROUTED_TEXT  # noqa: PLC0415
+
+    return ROUTED_TEXT

@@ -56,6 +56,7 @@ COMPILED: Final = (
     "kestrelpy/protocol/rights.py",
     "kestrelpy/protocol/text/parser.py",
     "kestrelpy/protocol/text/requests.py",
+    "kestrelpy/protocol/text/routed.py",
     "kestrelpy/protocol/verbs/delete.py",
     "kestrelpy/protocol/verbs/get.py",
     "kestrelpy/protocol/verbs/set.py",

@@ -478,7 +478,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.observing.Sight
         protocol.replies.JointReply protocol.verbs.get.PendingGet
         protocol.routing.answer_ends.AnswerEnds protocol.routing.merging.AskSlice
-        protocol.routing.routed.Awaited protocol.routing.routed.RoutedConversation
+        protocol.routing.routed_wire.Awaited protocol.routing.routed.RoutedConversation
         protocol.routing.routed_login.RoutedLogin
         server.slices.connections.ClientConnection server.slices.connections.SliceConnection
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
@@ -486,6 +486,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.OpenBatch
         protocol.text.requests.Next protocol.text.requests.PutBegin
         protocol.text.requests.PutEnd protocol.text.requests.Shutdown
+        protocol.text.routed.LineEnds protocol.text.routed.WholePut
+        protocol.text.routed.WholePutParser
     """,
     _DECLARED: "operations.stats_facts.MetricSeries",
     _AT_START: """
@@ -554,6 +556,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
         protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
         protocol.wire.Memcache protocol.verbs.table.Row
+        protocol.routing.routed_wire.RoutedMemcache protocol.text.routed.RoutedText
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
@@ -591,6 +594,7 @@ _VALUES: Final[dict[str, str]] = {
         operations.ports.Work
         protocol.login.Login protocol.login.LoginPort
         protocol.parse.requests.Requests protocol.wire.Wire
+        protocol.routing.routed_wire.Answers protocol.routing.routed_wire.RoutedWire
         server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
         protocol.routing.routed_login.Waking

@@ -14,6 +14,7 @@ from kestrelpy.placement import Placement
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.routing.merging import RouterCounts
 from kestrelpy.protocol.routing.routed import RoutedConversation
+from kestrelpy.protocol.wire import routed_wire, wire_named
 from tests.support.server_harness import Client, ServerHarness
 
 
@@ -21,7 +22,8 @@ class RoutedTalk:
     """Stands in for the conversation of a client: its input goes through a router first."""
 
     def __init__(self, server: RoutedHarness, upstream: Any) -> None:
-        self.routed = RoutedConversation(server)
+        wire = routed_wire(wire_named(upstream.wire.name))
+        self.routed = RoutedConversation(server, wire=wire)
         self.upstream = upstream
         self.is_fed = False  # True if it has more to do with the input from the router
 
@@ -103,7 +105,7 @@ class RoutedHarness(ServerHarness):
 
     def client(self, name: str) -> Client:
         client = super().client(name)
-        if name not in self.on_text and not isinstance(client.conversation, RoutedTalk):
+        if not isinstance(client.conversation, RoutedTalk):
             client.conversation = RoutedTalk(self, client.conversation)  # type: ignore[assignment]  # stands in for it
         return client
 
@@ -121,6 +123,7 @@ class SlicedHarness:
         self.slices = {number: ServerHarness() for number in range(1, slices + 1)}
         self.talks: dict[str, RoutedConversation] = {}
         self.asked: list[tuple[int, bytes]] = []  # what went to the slices, in its order
+        self.on_text: set[str] = set()  # clients of these names come by the text port
         self.away: dict[int, str] = {}  # slices that cannot be connected to, and why
 
     def limit_of(self, name: bytes) -> int:
@@ -135,7 +138,8 @@ class SlicedHarness:
     def talk(self, name: str) -> RoutedConversation:
         """Return the connection of that name, a new one if there is none."""
         if name not in self.talks:
-            self.talks[name] = RoutedConversation(self)
+            wire = routed_wire(wire_named("text" if name in self.on_text else "memcache"))
+            self.talks[name] = RoutedConversation(self, wire=wire)
         return self.talks[name]
 
     def say(self, name: str, data: bytes) -> bytes:
@@ -156,6 +160,7 @@ class SlicedHarness:
                 if number in self.away:
                     talk.unreachable(number, self.away[number])
                 else:
+                    self._introduce(name, self.slices[number])
                     self.slices[number].send(name, raw)
             heard = [
                 (number, answer) for number, server in self.slices.items()
@@ -165,3 +170,9 @@ class SlicedHarness:
                 talk.heard(number, answer)
             if not (sent or heard or talk.sent):
                 return
+
+    def _introduce(self, name: str, slice_: ServerHarness) -> None:
+        """Say to a slice whose connection it is, unless it knows."""
+        if name not in slice_.clients:
+            slice_.client(name).conversation.is_routed = True
+            slice_.send(name, self.talks[name].login.introduction)

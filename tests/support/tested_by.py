@@ -52,6 +52,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.fleet.folder_files":
         "tests/unit/fleet/test_move_in.py: which files of a folder are moved",
+    "kestrelpy.protocol.routing.routed_wire":
+        "tests/unit/protocol/routing/test_routed.py: in a conversation of the router",
     "kestrelpy.server.slices.connections":
         "tests/process/router/test_at_rest.py: real sockets on either side of it",
     "kestrelpy.server.slices.router":

@@ -127,6 +127,12 @@ class Parser(Requests):
             self._searched = 0
         self._at = 0
 
+    def take_rest(self) -> bytes:
+        """Return the bytes that are not parsed yet, and drop them: another parser gets them."""
+        rest = self._data[self._at :]
+        self.clear()
+        return rest
+
     @property
     def buffered(self) -> int:
         """Bytes taken in and not yet parsed."""

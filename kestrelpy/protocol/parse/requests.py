@@ -31,12 +31,21 @@ class Requests:
         raise NotImplementedError
 
     @property
+    def is_skipping(self) -> bool:
+        """True while a body comes in that is refused, and dropped."""
+        raise NotImplementedError
+
+    @property
     def missing_bytes(self) -> int:
         """Bytes of the body that are still to come."""
         raise NotImplementedError
 
     def feed(self, data: bytes) -> None:
         """Add bytes."""
+        raise NotImplementedError
+
+    def take_rest(self) -> bytes:
+        """Return the bytes that are not parsed yet, and drop them: another parser gets them."""
         raise NotImplementedError
 
     def next(self) -> Command | None:

@@ -6,5 +6,28 @@ One rule: nothing is decided here; what a client hears comes from a slice.
 from kestrelpy.protocol.routing.merging import RouterCounts
 from kestrelpy.protocol.routing.routed import RoutedConversation, RouterHost
 from kestrelpy.protocol.routing.routed_login import IDLE, Waking
+from kestrelpy.protocol.routing.routed_wire import (
+    LATE,
+    ONE,
+    ROUTED_MEMCACHE,
+    Answers,
+    Awaited,
+    RoutedWire,
+)
+from kestrelpy.protocol.routing.routes import Names, queues_of
 
-__all__ = ["IDLE", "RoutedConversation", "RouterCounts", "RouterHost", "Waking"]
+__all__ = [
+    "IDLE",
+    "LATE",
+    "ONE",
+    "ROUTED_MEMCACHE",
+    "Answers",
+    "Awaited",
+    "Names",
+    "RoutedConversation",
+    "RoutedWire",
+    "RouterCounts",
+    "RouterHost",
+    "Waking",
+    "queues_of",
+]

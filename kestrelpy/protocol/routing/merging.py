@@ -20,7 +20,7 @@ from kestrelpy.protocol.parse import Command, Fetch, Plain
 from kestrelpy.protocol.routing.answer_ends import END
 from kestrelpy.wire.refusals import is_refusal
 
-_UP: Final = b"UP\r\n"
+_UP: Final = (b"UP\r\n", b":UP\n")  # and on the text port
 _FACT: Final = b"STAT "
 _QUEUE: Final = b"queue_"
 
@@ -82,7 +82,7 @@ def _ask_all(command: Plain, placement: Placement, until_end: bool = False) -> G
 def _alike(command: Plain, placement: Placement) -> Asking:
     """Return what all slices say, or the first that says something else than that it is up."""
     answers = yield from _ask_all(command, placement)
-    return next((each for each in answers if each != _UP), answers[0])
+    return next((each for each in answers if each not in _UP), answers[0])
 
 
 def _sum(command: Plain, placement: Placement) -> Asking:

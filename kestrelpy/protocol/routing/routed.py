@@ -13,27 +13,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginPort
-from kestrelpy.protocol.parse import (
-    Bad,
-    Command,
-    Fetch,
-    Formed,
-    Lines,
-    Monitor,
-    Parser,
-    Plain,
-    Store,
-    Target,
-)
-from kestrelpy.protocol.routing.answer_ends import AnswerEnds, Unreadable
+from kestrelpy.protocol.parse import Bad, Command, Fetch, Lines, Plain
+from kestrelpy.protocol.routing.answer_ends import Unreadable
 from kestrelpy.protocol.routing.merging import Asking, RouterCounts, merge
 from kestrelpy.protocol.routing.routed_login import IDLE, RoutedLogin
-from kestrelpy.protocol.routing.routes import queues_of
+from kestrelpy.protocol.routing.routed_wire import (
+    ONE,
+    ROUTED_MEMCACHE,
+    Answers,
+    Awaited,
+    RoutedWire,
+)
 from kestrelpy.wire.refusals import is_refusal
 
 # Requests under way for one client: as many as a server holds replies for.
@@ -66,25 +61,8 @@ class RouterHost(Protocol):
         """End the process and its slices; raise ClientError if clients may not do that."""
 
 
-class Awaited(NamedTuple):
-    """An answer that a slice owes. `is_ours`: it is of a barrier, and goes to nobody; `barred`:
-    there are any number of answers before it, none included; `hides_errors`: the request says
-    noreply; `waits`: it may come late."""
-
-    until_end: bool = False
-    is_ours: bool = False
-    barred: bool = False
-    hides_errors: bool = False
-    waits: bool = False
-
-
-_ONE: Final = Awaited()
-_LATE: Final = Awaited(waits=True)
 _UNTIL_END: Final = Awaited(until_end=True)
 _OURS: Final = Awaited(is_ours=True)
-_BARRED: Final = Awaited(barred=True)
-_BARRED_LATE: Final = Awaited(barred=True, waits=True)
-_BARRED_QUIETLY: Final = Awaited(barred=True, hides_errors=True)
 
 
 class RoutedConversation:
@@ -93,22 +71,22 @@ class RoutedConversation:
     __slots__ = (
         "_answers_anyway", "_asking", "_awaited", "_collected", "_host", "_is_inside", "_is_quiet",
         "_is_reload", "_is_skipping", "_is_unsure", "_next", "_parser", "_raw", "_readers",
-        "at_end", "closing", "login", "opened", "out", "paused", "sent", "slice",
+        "_wire", "at_end", "closing", "login", "opened", "out", "paused", "sent", "slice",
     )  # fmt: skip
 
     def __init__(
         self, host: RouterHost, peer: str = "unix", wake: Callable[[], None] = lambda: None,
-        needs_login: bool = True,
+        needs_login: bool = True, wire: RoutedWire = ROUTED_MEMCACHE,
     ) -> None:  # fmt: skip
         """`wake` is called when a login is over: then `run`, and take what is there. Without
         `needs_login` the client may do everything, as on a Unix socket."""
-        self._host = host
+        self._host, self._wire = host, wire
         users = host.logins if needs_login else None
-        self.login = RoutedLogin(users, peer, self._reply, wake)
-        self._parser = Parser(self._limit_of, host.lines)
+        self.login = RoutedLogin(users, peer, self._reply, wake, wire.name)
+        self._parser = wire.requests(self._limit_of, host.lines)
         self._raw = bytearray()  # taken in, and not yet a whole request
         self._is_skipping = False  # True while a body is dropped that is too large
-        self._readers: dict[int, AnswerEnds] = {}
+        self._readers: dict[int, Answers] = {}
         self._awaited: deque[Awaited] = deque()  # from `slice`
         self._is_inside = False  # True if a part of the present answer has come
         self._is_unsure = False  # True if the last request to `slice` has no answer
@@ -125,6 +103,11 @@ class RoutedConversation:
         self.closing = False
         self.paused = False  # True while the client does not read
         self.at_end = False  # True if the client sends no more
+
+    @property
+    def end_of_shutdown(self) -> bytes:
+        """What the client hears when it has shut down the server; empty: nothing."""
+        return self._wire.end_of_shutdown
 
     def _limit_of(self, name: bytes) -> int:
         return LOGIN_BYTES_MAX if self.login.is_strange else self._host.limit_of(name)
@@ -220,18 +203,13 @@ class RoutedConversation:
                 self._next = command, raw
                 return False
         self.slice = slice_
-        form = command.line.form if isinstance(command, Store) else None
-        if isinstance(command, Formed | Monitor) or form is not None:
-            # A quiet one may have no answer, and a monitor has one for each item.
-            self._await(raw + _BARRIER, _BARRED_LATE if _waits(command) else _BARRED)
-        elif command.noreply and isinstance(command, Plain):  # some of them answer nevertheless
-            self._await(raw + _BARRIER, _BARRED_QUIETLY)
-        elif command.noreply:
+        awaited = self._wire.awaited(command)
+        if awaited is None:
             self.sent.append((slice_, raw))
             self._is_unsure = True
         else:
-            self._await(raw, _LATE if _waits(command) else _ONE)
-        if _opens(command):
+            self._await(raw + _BARRIER if awaited.barred else raw, awaited)
+        if self._wire.opens(command):
             self.opened.add(slice_)
         return True
 
@@ -245,14 +223,14 @@ class RoutedConversation:
         try:
             return self.login.go_on()
         except Refused as refused:
-            self.out.append(refused.line() + b"\r\n")
+            self.out.append(self._error(refused))
             return True
 
     def _slice_of(self, command: Command, raw: bytes) -> int | None:
         """Return the slice of a request; None: there is not one alone. Raise ClientError."""
         if isinstance(command, Bad):  # a slice words the refusal, if it can be sent there
             return (self.slice or 1) if raw and not command.closes else None
-        names = queues_of(command)
+        names = self._wire.queues_of(command)
         if names is None:
             return None
         slices = {self._host.placement.slice_of(name): name for name in reversed(names)}
@@ -285,15 +263,15 @@ class RoutedConversation:
         except Refused as why:
             refused = why
         if refused is not None:
-            self._refuse(command, refused.line())
+            self._refuse(command, self._error(refused))
         elif isinstance(command, Bad):
-            self._refuse(command, command.line)
+            self._refuse(command, self._wire.worded(command.line + b"\r\n"))
             self.closing = self.closing or command.closes
         elif isinstance(command, Plain) and command.verb in HERE:
             try:
                 self._say(command, HERE[command.verb](self, self._host))
             except Refused as why:
-                self._refuse(command, why.line())
+                self._refuse(command, self._error(why))
         else:
             self._asking = merge(command, self._host.placement, self._host.counts)
             self._is_quiet = command.noreply
@@ -304,13 +282,17 @@ class RoutedConversation:
 
     def _say(self, command: Plain, data: bytes) -> None:
         if data and not _is_quiet(command):
-            self.out.append(data)
+            self.out.append(self._wire.worded(data))
+
+    def _error(self, refused: Refused) -> bytes:
+        return self._wire.worded(refused.line() + b"\r\n")
 
     def _refuse(self, command: Command, line: bytes) -> None:
+        """Answer with an error, in the words of the client's wire."""
         if command.noreply:
             self._host.counts.refused_noreply += not (isinstance(command, Bad) and command.log)
         else:
-            self.out.append(line + b"\r\n")
+            self.out.append(line)
 
     def _ask(self, answer: bytes | None) -> None:
         """Go on with a request of several slices; `answer` is what the last one said."""
@@ -329,7 +311,7 @@ class RoutedConversation:
                 self.out.append(end.value)
             return
         self.slice = step.slice
-        self._await(step.raw, _UNTIL_END if step.until_end else _ONE)
+        self._await(step.raw, _UNTIL_END if step.until_end else ONE)
 
     # -- from the slices --------------------------------------------------------------------
 
@@ -337,7 +319,7 @@ class RoutedConversation:
         """Take in the bytes of a slice; the answers in them go to the client."""
         reader = self._readers.get(slice_)
         if reader is None:
-            reader = self._readers[slice_] = AnswerEnds()
+            reader = self._readers[slice_] = self._wire.answers()
         reader.feed(data)
         try:
             while self._awaited and slice_ == self.slice and not reader.is_empty:
@@ -376,7 +358,7 @@ class RoutedConversation:
         """
         if slice_ != self.slice:
             return  # nothing is under way there
-        error = ServerError(f"slice {slice_} does not answer: {why}").line() + b"\r\n"
+        error = self._error(ServerError(f"slice {slice_} does not answer: {why}"))
         owed, self._is_unsure = list(self._awaited), False
         self._awaited.clear()
         for awaited in owed:
@@ -390,7 +372,7 @@ class RoutedConversation:
         """End, because the connection to a slice broke: its leases are gone, and a request on a new
         one would be answered as if they had never been."""
         if self._asking is not None and not self._is_quiet:  # items that came leave before it
-            self._reply(ServerError(f"the connection to slice {slice_} broke").line() + b"\r\n")
+            self._reply(self._error(ServerError(f"the connection to slice {slice_} broke")))
         self.closing = True
         self._awaited.clear()
         self._asking = self._next = None
@@ -399,21 +381,6 @@ class RoutedConversation:
 def _is_quiet(command: Plain) -> bool:
     """True if a request has no answer, because it says noreply and that holds for its verb."""
     return command.noreply and command.verb not in ANSWERS_ANYWAY
-
-
-def _fetched(command: Command) -> list[Target]:
-    inner = command.command if isinstance(command, Formed) else command
-    return inner.targets if isinstance(inner, Fetch) else []
-
-
-def _waits(command: Command) -> bool:
-    """True if a request may wait for an item."""
-    return isinstance(command, Monitor) or any(each.wait_ms for each in _fetched(command))
-
-
-def _opens(command: Command) -> bool:
-    """True if a request may lease items to its connection."""
-    return isinstance(command, Monitor) or any(each.opens for each in _fetched(command))
 
 
 def _version(talk: RoutedConversation, host: RouterHost) -> bytes:
@@ -431,7 +398,8 @@ def _quit(talk: RoutedConversation, host: RouterHost) -> bytes:
 
 def _shutdown(talk: RoutedConversation, host: RouterHost) -> bytes:
     host.shutdown("shutdown by a client")
-    return _quit(talk, host)
+    talk.closing = True
+    return talk.end_of_shutdown
 
 
 def _verbosity(talk: RoutedConversation, host: RouterHost) -> bytes:

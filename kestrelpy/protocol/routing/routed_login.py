@@ -1,7 +1,8 @@
 """The login of a router's client: checked here, and told to each slice that the client asks.
 
-    client 127.0.0.1:5555 anna      the first line on a connection to a slice; it has no reply
-    client unix /                   of a client on the Unix socket, which needs no login
+    client memcache 127.0.0.1:5555 anna    the first line on a connection to a slice, without reply
+    client memcache unix /                 of a client on the Unix socket, which needs no login
+    client text 127.0.0.1:5555 /           of one on the text port: what follows is of that wire
 
 A slice checks the rights of that user at each request, as it does for clients of its own.
 
@@ -49,14 +50,17 @@ _VERBS: Final[Verbs] = {kind: row._replace(right=_right) for kind, row in VERBS.
 class RoutedLogin:
     """The part of a conversation that a login sees: `say` gets its answer, `wake` its end."""
 
-    __slots__ = ("_gate", "_port", "_told", "aliases", "holder", "replies", "say", "stream", "wake")
+    __slots__ = (
+        "_gate", "_port", "_told", "_wire_name", "aliases", "holder", "replies", "say", "stream",
+        "wake",
+    )  # fmt: skip
 
     def __init__(
         self, port: LoginPort | None, peer: str, say: Callable[[bytes], None],
-        wake: Callable[[], None],
+        wake: Callable[[], None], wire_name: str = "memcache",
     ) -> None:  # fmt: skip
         """`port` are the users; None: this client needs no login."""
-        self._port = port
+        self._port, self._wire_name = port, wire_name
         self._gate = None if port is None else LoginGate(port, _VERBS)
         self._told: Grant | None = None  # whom the slices were told of
         self.aliases = _NO_ALIASES
@@ -77,7 +81,8 @@ class RoutedLogin:
         if self._gate is not None:
             self._told = self._gate.grant
             user = "" if self._told is None else quote(self._told.name, safe="")
-        return f"client {quote(self.holder.name, safe=':')} {user}".rstrip().encode() + b"\r\n"
+        peer = quote(self.holder.name, safe=":")
+        return f"client {self._wire_name} {peer} {user}".rstrip().encode() + b"\r\n"
 
     @property
     def is_another(self) -> bool:

@@ -9,6 +9,7 @@
 One rule: a request becomes what a memcache client would send; nothing is decided here again.
 """
 
+from kestrelpy.protocol.text.routed import ROUTED_TEXT
 from kestrelpy.protocol.text.wire import TEXT
 
-__all__ = ["TEXT"]
+__all__ = ["ROUTED_TEXT", "TEXT"]

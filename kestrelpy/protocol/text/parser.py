@@ -74,6 +74,12 @@ class TextParser(Requests):
         self.forget()
         self._data += data
 
+    def take_rest(self) -> bytes:
+        """Return the bytes that are not parsed yet, and drop them: another parser gets them."""
+        rest = bytes(self._data[self._at :])
+        self.clear()
+        return rest
+
     @property
     def buffered(self) -> int:
         """Bytes taken in and not yet parsed, and at least 1 while a put is executed."""
@@ -88,6 +94,11 @@ class TextParser(Requests):
     def is_in_body(self) -> bool:
         """True while a put is coming in."""
         return self._pending is not None
+
+    @property
+    def is_skipping(self) -> bool:
+        """True while a put comes in that is refused, and dropped."""
+        return isinstance(self._pending, Bad)
 
     @property
     def missing_bytes(self) -> int:
@@ -159,6 +170,15 @@ class TextParser(Requests):
             return bad(refused)
 
     # -- put --------------------------------------------------------------------------------
+
+    def drop_put(self) -> bytes:
+        """Drop the put that is to be executed; return the name of its queue."""
+        assert self._line is not None
+        name = self._line.target.name
+        self._line = self._form = None
+        self._items.clear()
+        self._item_bytes = 0
+        return name
 
     def _finish_put(self, pending: StoreLine | Bad) -> Command | None:
         """Return the put if its items have come; else it waits for the rest."""

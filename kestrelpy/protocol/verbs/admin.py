@@ -38,6 +38,7 @@ from kestrelpy.protocol.verbs.move import move, redrive
 log = logging.getLogger("kestrelpy.conversation")
 
 NO_LOGIN: Final = "/"  # in place of a user: quoted names have none
+_WIRES: Final = (b"memcache", b"text")  # those that clients of a router may speak
 
 
 def answer_plain(talk: Talk, command: Plain, now_ms: int) -> Steps:
@@ -247,14 +248,14 @@ def _shutdown(talk: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _client(talk: Talk, command: Plain, now_ms: int) -> None:
-    """`client <peer> [<user>|/]`: a router says for whom it speaks here; / needs no login. There is
-    no reply to it."""
-    if not talk.is_routed or not command.words:
+    """`client <wire> <peer> [<user>|/]`: a router says for whom it speaks here, and how; / needs no
+    login. There is no reply to it."""
+    if not talk.is_routed or len(command.words) < 2 or command.words[0] not in _WIRES:
         talk.replies.count_error(True)
         _say(talk, command, b"ERROR\r\n")
         return
-    peer, user = [*map(readable, command.words), ""][:2]
-    talk.introduce(unquote(peer), None if user == NO_LOGIN else unquote(user))
+    wire_name, peer, user = [*map(readable, command.words), ""][:3]
+    talk.introduce(wire_name, unquote(peer), None if user == NO_LOGIN else unquote(user))
 
 
 def _quit(talk: Talk, command: Plain, now_ms: int) -> None:

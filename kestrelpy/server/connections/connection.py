@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
             return None
         idle_ms = max(now_ms - self.heard_ms, 0) if self.heard_ms else None
         return ConnectionFacts(
-            self.number, self._wire.name, talk.holder.name, len(talk.holder.leases),
+            self.number, talk.wire.name, talk.holder.name, len(talk.holder.leases),
             talk.is_waiting, idle_ms, self.held_bytes, talk.commands, held_items(talk.holder),
             waited_for(talk.waiter), talk.user,
         )  # fmt: skip

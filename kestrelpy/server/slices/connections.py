@@ -15,7 +15,14 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, cast
 
-from kestrelpy.protocol import IDLE, RoutedConversation, RouterHost
+from kestrelpy.protocol import (
+    IDLE,
+    MEMCACHE,
+    RoutedConversation,
+    RouterHost,
+    Wire,
+    routed_wire,
+)
 from kestrelpy.server import clock
 from kestrelpy.server.connections import BODY_MS
 from kestrelpy.wire.keepalive import keep_alive
@@ -51,11 +58,11 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_asked", "_crowded", "_ended", "_heard_s", "_is_leaving", "_left", "_reading", "_router",
-        "_slices", "_transport", "talk",
+        "_slices", "_transport", "_wire", "talk",
     )  # fmt: skip
 
-    def __init__(self, router: RouterPort) -> None:
-        self._router = router
+    def __init__(self, router: RouterPort, wire: Wire = MEMCACHE) -> None:
+        self._router, self._wire = router, routed_wire(wire)
         self._transport: asyncio.Transport | None = None
         self._slices: dict[int, SliceConnection] = {}
         self._ended: list[SliceConnection] = []  # those on which nothing more is sent
@@ -75,13 +82,15 @@ class ClientConnection(asyncio.Protocol):
         if sock is not None:
             keep_alive(sock)
         if not self._router.admit(self):
-            transport.write(_TOO_MANY)
+            transport.write(self._wire.worded(_TOO_MANY))
             transport.close()
             return
         peer = transport.get_extra_info("peername")
         name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "unix"
         is_local = sock is not None and sock.family == socket.AF_UNIX
-        self.talk = RoutedConversation(self._router, name, self._wake, needs_login=not is_local)
+        self.talk = RoutedConversation(
+            self._router, name, self._wake, not is_local, self._wire
+        )
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = clock.elapsed()

@@ -119,13 +119,17 @@ class SliceRouter:
         if self._why:
             raise StartError(self._why)
         listeners = self._listeners = Listeners(
-            lambda wire: ClientConnection(self), BACKLOG, self._tls.context
+            partial(ClientConnection, self), BACKLOG, self._tls.context
         )
         try:
             if handed:
                 lines = await listeners.take_over(handed)
+                if not any(name == "text" for name, _ in handed):
+                    lines += await listeners.listen_text(server.host, server.text_port)
             else:
-                lines = await listeners.listen(server.host, server.port, server.socket)
+                lines = await listeners.listen(
+                    server.host, server.port, server.socket, server.text_port
+                )
         except CannotListen as error:
             raise StartError(str(error)) from error
         for line in lines:

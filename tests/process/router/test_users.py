@@ -95,7 +95,10 @@ def test_each_slice_checks_the_rights(router: DaemonProcess) -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [b"client x root\r\n", b"CLIENT x root\r\n", b"client x root noreply\r\n", b"client\r\n"],
+    [
+        b"client memcache x root\r\n", b"CLIENT memcache x root\r\n",
+        b"client memcache x root noreply\r\n", b"client\r\n",
+    ],
 )
 def test_no_client_becomes_another_one_by_saying_so(router: DaemonProcess, request_: bytes) -> None:
     wire = Wire(router)
@@ -162,7 +165,7 @@ def test_the_unix_socket_needs_no_login(tmp_path: Path) -> None:
             while said.count(b"\n") < 2:
                 said += local.recv(1000)
             assert said == b"STORED\r\nOK\r\n"
-        assert Wire(router).ask(b"client x /\r\nget g\r\n", 2)[-len(REFUSED) :] == REFUSED
+        assert Wire(router).ask(b"client memcache x /\r\nget g\r\n", 2)[-len(REFUSED) :] == REFUSED
 
 
 def test_tls_ends_at_the_router_and_a_reload_renews_it(tmp_path: Path) -> None:

@@ -88,20 +88,20 @@ def log_in(login: RoutedLogin, users: Users, name: str) -> None:
 def test_before_the_login_a_slice_is_told_of_nobody(login: RoutedLogin) -> None:
     assert login.is_strange
     assert not login.passes(GET)
-    assert login.introduction == b"client 127.0.0.1:5\r\n"
+    assert login.introduction == b"client memcache 127.0.0.1:5\r\n"
     with pytest.raises(ClientError, match="unauthenticated"):
         login.admits(GET)
     assert login.admits(command(b"version\r\n"))
-    assert login.admits(command(b"client x root\r\n"))  # the router answers it with ERROR
+    assert login.admits(command(b"client memcache x root\r\n"))  # the router answers it with ERROR
 
 
 def test_a_login_is_told_to_each_slice(login: RoutedLogin, users: Users, said: list[bytes]) -> None:
     users.grants["root"] = Grant("r%o t", Role.ADMIN, ["*"])
-    assert login.introduction == b"client 127.0.0.1:5\r\n"
+    assert login.introduction == b"client memcache 127.0.0.1:5\r\n"
     log_in(login, users, "root")
     assert said == [b"STORED\r\n"]
     assert login.is_another
-    assert login.introduction == b"client 127.0.0.1:5 r%25o%20t\r\n"
+    assert login.introduction == b"client memcache 127.0.0.1:5 r%25o%20t\r\n"
     assert not login.is_another
 
 
