@@ -29,14 +29,14 @@ from journal.engine.engine import (
     Owner,
     Piece,
     Rename,
+    Seat,
     Write,
 )
 from journal.engine.engine_files import EngineFiles
 
 __all__ = [
     "FORM", "PIECE_BYTES", "SLICE", "Claim", "Commits", "Create", "DeleteFile", "Engine",
-    "EngineAway",
-    "EngineFiles", "EngineFull", "Fenced", "FileFacts", "Member", "Op", "Owner", "Piece", "Rename",
-    "Write", "is_address", "name_of", "slice_name", "split_slice", "why_no_address",
-    "without_secret",
+    "EngineAway", "EngineFiles", "EngineFull", "Fenced", "FileFacts", "Member", "Op", "Owner",
+    "Piece", "Rename", "Seat", "Write", "is_address", "name_of", "slice_name", "split_slice",
+    "why_no_address", "without_secret",
 ]  # fmt: skip

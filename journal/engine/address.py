@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-SLICE: Final = 1  # the only one
+SLICE: Final = 1  # of an engine that has one
 FORM: Final = "postgresql://user@host:port/database"
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
@@ -61,17 +61,17 @@ def slice_name(address: str, number: int = SLICE) -> str:
 
 
 def split_slice(text: str) -> tuple[str, int]:
-    """Return the engine's address and the slice of an address that may name one; raise ValueError,
-    without a secret."""
+    """Return the engine's address and the slice of an address that may name one; 0: it names none.
+    Raise ValueError, without a secret."""
     why = why_no_address(text)
     if why:
         raise ValueError(why)
     place, mark, query = text.partition("?")
     head, _, last = place.rpartition("/")
-    number = SLICE
+    number = 0
     if head.partition("://")[2].count("/") >= 1:  # after the database
         if last.isdecimal():
             number, place = int(last), head
-        if number != SLICE or not last.isdecimal():
-            raise ValueError(f"{name_of(text)}: an engine has one slice: {slice_name(head)}")
+        if not number:
+            raise ValueError(f"{name_of(text)}: a slice is a number, like {slice_name(head)}")
     return place + mark + query, number

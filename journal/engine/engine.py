@@ -79,6 +79,16 @@ class Member(NamedTuple):
     address: str = ""  # where others reach it
 
 
+class Seat(NamedTuple):
+    """A process that may own slices, as it said last. `is_drained`: an operator wants it to own
+    none."""
+
+    member: Member
+    takeover_s: float
+    age_s: float  # since it said so, by the engine's clock
+    is_drained: bool = False
+
+
 class Claim(NamedTuple):
     """The right to make the commit `seq` of a slice, until another member claims it."""
 
@@ -174,6 +184,13 @@ class Engine(Protocol):
     def note(self, member: Member, takeover_s: float) -> None:
         """Say that this process may own slices, and how long an owner may be silent before it
         claims one. Raises EngineAway."""
+
+    def members(self) -> list[Seat]:
+        """Return the processes that have said so, by name. Raises EngineAway."""
+
+    def agree(self, slices: int) -> int:
+        """Say how many slices the data has, if nobody has said it yet; return the number that
+        holds, durably and for ever. Raises EngineAway."""
 
     def close(self) -> None:
         """Let go of the connections. A slice stays claimed."""

@@ -90,7 +90,7 @@ class Standby(NamedTuple):
         if self.trouble:
             return f"standby: the engine does not answer: {self.trouble}"
         if self.fault:
-            return f"standby: its cache cannot be used: {self.fault}"
+            return f"standby: {self.fault}"
         if self.owner is None:
             return "standby: nobody owns the data yet"
         if self.owner.is_importing:
@@ -120,9 +120,13 @@ class FleetMember:
     def __init__(
         self, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
         clock: Callable[[], float] = time.monotonic, is_threaded: bool = True,
-        unix_time: Callable[[], float] = time.time,
+        unix_time: Callable[[], float] = time.time, number: int = SLICE, slices: int = 1,
     ) -> None:  # fmt: skip
-        """With `is_threaded` False the caller of a wait commits, for tests without threads."""
+        """It may own the slice `number` of so many. With `is_threaded` False the caller of a wait
+        commits, for tests without threads."""
+        self.number = number
+        self._slices = slices
+        self._are_agreed = False  # True once the engine has said that it has so many slices
         self.files = files
         self.member = member
         self.takeover_s = takeover_s
@@ -149,6 +153,8 @@ class FleetMember:
         """Look at the owner, and claim the slice if it is silent for too long; None: claimed."""
         try:
             owner = self._look()
+            if fault := self._why_other_slices():
+                return Standby(owner, "", fault, self._since(owner))
             now_s = self._clock()
             self._seen = seen = look(self._seen, owner, now_s)
             may = may_claim(seen, self.takeover_s, now_s, self.member)
@@ -157,7 +163,7 @@ class FleetMember:
                 return Standby(owner, "", fault, self._since(owner))
             # The claim fails if the owner has committed since: it may be alive.
             known = (owner.epoch, owner.seq) if owner else (0, None)
-            claim = self._engine.claim(SLICE, self.member, *known)
+            claim = self._engine.claim(self.number, self.member, *known)
             self._take_over(claim, now_s)
         except Fenced:
             # Another standby was faster, or the owner lives.
@@ -183,9 +189,12 @@ class FleetMember:
                 self.files.cache.begin()
         except DirectoryLocked:
             folder = self.files.cache.folder
-            return f"{folder}: another kestrelpy is using it; give each member its own data_dir"
+            return (
+                f"its cache cannot be used: {folder}: another kestrelpy is using it; give each "
+                "member its own data_dir"
+            )
         except OSError as error:
-            return f"{error.filename}: {error.strerror}"
+            return f"its cache cannot be used: {error.filename}: {error.strerror}"
         return ""
 
     def is_asked_to_release(self) -> bool:
@@ -206,7 +215,17 @@ class FleetMember:
         if now_s >= self._notes_next_s:
             self._notes_next_s = now_s + self.takeover_s
             self._engine.note(self.member, self.takeover_s)
-        return self._engine.owners().get(SLICE)
+        return self._engine.owners().get(self.number)
+
+    def _why_other_slices(self) -> str:
+        """Return why the engine's data is no place for this process; "": it is one. It has as many
+        slices as the first member said."""
+        if not self._are_agreed:
+            found = self._engine.agree(self._slices)
+            if found != self._slices:
+                return f"the data is in {found} slices: write slices = {found} in [fleet]"
+            self._are_agreed = True
+        return ""
 
     def _take_over(self, claim: Claim, asked_s: float) -> None:
         commits = Commits(

@@ -36,6 +36,13 @@ def slices_in(data_dir: Path) -> list[Path]:
     )
 
 
+def slice_of_folder(folder: Path) -> tuple[int, int]:
+    """Return the number of the slice that is in this folder, and of how many: data/slices-4/3."""
+    of, number = folder.parent.name.removeprefix(_SLICES), folder.name
+    is_one = folder.parent.name.startswith(_SLICES) and of.isdecimal() and number.isdecimal()
+    return (int(number), int(of)) if is_one else (1, 1)
+
+
 def why_other_slices(data_dir: Path, placement: Placement) -> str:
     """Return why the queues in this directory cannot have these places; "" if they can. Blocks."""
     slices = placement.slices

@@ -20,7 +20,7 @@ class SliceOwned(Exception):
 
 
 def claim_unowned(
-    engine: Engine, member: Member, takeover_s: float, *,
+    engine: Engine, member: Member, takeover_s: float, number: int = SLICE, *,
     may_resume: bool = False, clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,
 ) -> Claim:  # fmt: skip
@@ -31,7 +31,7 @@ def claim_unowned(
     """
     seen: OwnerSeen | None = None
     while True:
-        owner = engine.owners().get(SLICE)
+        owner = engine.owners().get(number)
         before, now_s = seen, clock()
         seen = look(seen, owner, now_s)
         if owner is not None and owner.is_importing and not may_resume:
@@ -47,9 +47,9 @@ def claim_unowned(
                 pause(_LOOK_SECONDS)
                 continue
         try:
-            return engine.claim(SLICE, member, 0 if owner is None else owner.epoch)
+            return engine.claim(number, member, 0 if owner is None else owner.epoch)
         except Fenced:
-            now = engine.owners().get(SLICE)
+            now = engine.owners().get(number)
             raise _owned(now or owner) from None
 
 

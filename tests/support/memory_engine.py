@@ -28,6 +28,7 @@ from journal.engine import (
     Owner,
     Piece,
     Rename,
+    Seat,
     Write,
 )
 from journal.files import Disk
@@ -69,7 +70,8 @@ class MemoryEngine:
         self.is_away = False
         self.commits: list[tuple[Op, ...]] = []
         self.reads: list[tuple[int, int, int]] = []  # file, offset, size
-        self.members: dict[Member, float] = {}
+        self.seats: dict[Member, Seat] = {}
+        self.slices = 0  # 0: nobody has said how many
         self._slices: dict[int, _Slice] = {}
         self._lock = threading.Lock()
 
@@ -143,13 +145,32 @@ class MemoryEngine:
         return {
             number: Owner(each.owner, each.epoch, each.seq, now - each.committed_s,
                           each.has_released, each.asked == each.epoch, each.is_importing,
-                          self.members.get(each.owner, 0.0))
+                          self.seats[each.owner].takeover_s if each.owner in self.seats else 0.0)
             for number, each in self._slices.items()
         }  # fmt: skip
 
     def note(self, member: Member, takeover_s: float) -> None:
         self._answer()
-        self.members[member] = takeover_s
+        before = self.seats.get(member)
+        is_drained = before is not None and before.is_drained
+        self.seats[member] = Seat(member, takeover_s, self.clock(), is_drained)
+
+    def members(self) -> list[Seat]:
+        self._answer()
+        now = self.clock()
+        return [
+            each._replace(age_s=now - each.age_s)
+            for each in sorted(self.seats.values(), key=lambda each: each.member)
+        ]
+
+    def agree(self, slices: int) -> int:
+        self._answer()
+        self.slices = self.slices or slices
+        return self.slices
+
+    def drain(self, member: Member, is_drained: bool) -> None:
+        """Say whether a member is to own slices: not a verb."""
+        self.seats[member] = self.seats[member]._replace(is_drained=is_drained)
 
     def ask_release(self, number: int) -> None:
         """Ask the owner to release the slice: not a verb."""

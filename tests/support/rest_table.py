@@ -525,7 +525,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.engine_files.EngineHandle journal.engine.engine_files.EngineLock
         journal.engine.engine.Engine
         journal.engine.postgres.facts.Facts journal.engine.postgres.facts.Replica
-        journal.engine.postgres.facts.Seat
+        journal.engine.engine.Seat
         journal.engine.postgres.snapshot.PostgresSnapshot
     """,
     "where a copy ends, and what left it": """

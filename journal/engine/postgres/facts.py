@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from journal.engine.engine import Member, Owner
+from journal.engine.engine import Owner, Seat
 from journal.engine.postgres.connecting import LOCALLY, connected
-from journal.engine.postgres.postgres_engine import owners_of
+from journal.engine.postgres.postgres_engine import members_of, owners_of
 from journal.engine.postgres.settings import SCHEMA_VERSION, refuse_other_tables
 
-_MEMBERS: Final = """
-SELECT name, address, takeover, extract(epoch FROM clock_timestamp() - beat)::float8
-FROM kestrelpy.member ORDER BY name, address"""
 _STANDBYS: Final = """
 SELECT application_name, sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)::int8,
     extract(epoch FROM flush_lag)::float8
@@ -26,14 +23,8 @@ _VERSION: Final = "SELECT current_setting('server_version')"
 _ASK: Final = """
 UPDATE kestrelpy.slice SET asked = epoch
 WHERE id = %s AND epoch = %s AND NOT released RETURNING id"""
-
-
-class Seat(NamedTuple):
-    """A process that may own slices."""
-
-    member: Member
-    takeover_s: float
-    age_s: float  # since it said so
+_DRAIN: Final = "UPDATE kestrelpy.member SET drained = %s WHERE name = %s RETURNING address"
+_SLICES: Final = "SELECT coalesce(max(slices), 0) FROM kestrelpy.fleet"
 
 
 class Replica(NamedTuple):
@@ -54,19 +45,22 @@ class Facts(NamedTuple):
     members: list[Seat]
     replicas: list[Replica]
     bytes: dict[str, int]  # by table
+    slices: int  # 0: no member has said how many
+
 
 def look(conninfo: str) -> Facts:
     """Return what is known of a fleet; raise EngineAway."""
     with connected(conninfo) as connection:
         refuse_other_tables(connection)
         ask = connection.execute
-        row = ask(_VERSION).fetchone()
+        row, slices = ask(_VERSION).fetchone(), ask(_SLICES).fetchone()
         assert row is not None
+        assert slices is not None
         return Facts(
             row[0], SCHEMA_VERSION, owners_of(connection),
-            [Seat(Member(*each[:2]), *each[2:]) for each in ask(_MEMBERS).fetchall()],
+            members_of(connection),
             [Replica(name or "", state or "", *lag) for name, state, *lag in ask(_STANDBYS)],
-            dict(ask(_SIZES).fetchall()),
+            dict(ask(_SIZES).fetchall()), slices[0],
         )  # fmt: skip
 
 
@@ -77,3 +71,12 @@ def ask_release(conninfo: str, number: int, epoch: int) -> bool:
         refuse_other_tables(connection)
         connection.execute(LOCALLY)  # if the request is lost, the operator asks again
         return bool(connection.execute(_ASK, (number, epoch)).fetchall())
+
+
+def drain(conninfo: str, name: str, is_drained: bool) -> list[str]:
+    """Say whether the member of this name is to own slices; return the addresses of the processes
+    that have the name. Raise EngineAway."""
+    with connected(conninfo) as connection:
+        refuse_other_tables(connection)
+        rows = connection.execute(_DRAIN, (is_drained, name)).fetchall()
+        return sorted(row[0] for row in rows)

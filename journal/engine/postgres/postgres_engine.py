@@ -34,6 +34,7 @@ from journal.engine.engine import (
     Op,
     Owner,
     Piece,
+    Seat,
 )
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
@@ -125,6 +126,12 @@ WITH gone AS (
 INSERT INTO kestrelpy.member VALUES (%(member)s, %(address)s, %(takeover)s, clock_timestamp())
 ON CONFLICT (name, address) DO UPDATE SET takeover = excluded.takeover, beat = excluded.beat
 RETURNING 1"""
+_MEMBERS: Final = """
+SELECT name, address, takeover, extract(epoch FROM clock_timestamp() - beat)::float8, drained
+FROM kestrelpy.member ORDER BY name, address"""
+_AGREE: Final = """
+INSERT INTO kestrelpy.fleet AS f (id, slices) VALUES (1, %(slices)s)
+ON CONFLICT (id) DO UPDATE SET slices = f.slices RETURNING slices"""
 # The extent that reaches furthest begins less than one extent's size before the last one.
 _FILES: Final = """
 SELECT s.epoch, s.seq, f.id, f.path, f.size, coalesce((
@@ -261,6 +268,14 @@ class PostgresEngine:
             with contextlib.suppress(psycopg.Error):
                 self._committing.open()
                 self._is_waiting = True
+
+    def members(self) -> list[Seat]:
+        return _members(self._look(_MEMBERS, {}))
+
+    def agree(self, slices: int) -> int:
+        rows = self._ask(self._committing, _AGREE, {"slices": slices})
+        number: int = rows[0][0]
+        return number
 
     def close(self) -> None:
         self._committing.close()
@@ -436,6 +451,15 @@ def owners_of(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[int, Owne
 
 def _owners(rows: list[tuple[Any, ...]]) -> dict[int, Owner]:
     return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
+
+
+def members_of(connection: psycopg.Connection[tuple[Any, ...]]) -> list[Seat]:
+    """Return the processes that may own slices, by name; raise psycopg.Error."""
+    return _members(connection.execute(_MEMBERS).fetchall())
+
+
+def _members(rows: list[tuple[Any, ...]]) -> list[Seat]:
+    return [Seat(Member(row[0], row[1]), *row[2:]) for row in rows]
 
 
 def _parts(offset: int, size: int) -> Iterator[tuple[int, int]]:

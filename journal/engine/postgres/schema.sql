@@ -1,5 +1,5 @@
--- The tables of a kestrelpy fleet, version 2. A DBA may read this and run it by hand, as a role that
--- may create a schema in the database; it may be run again, and it makes version 2 of version 1.
+-- The tables of a kestrelpy fleet, version 3. A DBA may read this and run it by hand, as a role that
+-- may create a schema in the database; it may be run again, and it makes version 3 of older ones.
 -- The daemon's role needs, and needs no more than:
 --     GRANT USAGE ON SCHEMA kestrelpy TO kestrel;
 --     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kestrelpy TO kestrel;
@@ -12,12 +12,12 @@ CREATE TABLE IF NOT EXISTS kestrelpy.version (
     number int PRIMARY KEY
 );
 DO $$ BEGIN
-    IF EXISTS (SELECT FROM kestrelpy.version WHERE number > 2) THEN
+    IF EXISTS (SELECT FROM kestrelpy.version WHERE number > 3) THEN
         RAISE EXCEPTION 'these tables are of a newer kestrelpy';
     END IF;
 END $$;
 DELETE FROM kestrelpy.version;
-INSERT INTO kestrelpy.version VALUES (2);
+INSERT INTO kestrelpy.version VALUES (3);
 
 -- A slice is a data directory. Each commit of its owner changes its row: there the epoch is checked.
 CREATE TABLE IF NOT EXISTS kestrelpy.slice (
@@ -42,6 +42,18 @@ CREATE TABLE IF NOT EXISTS kestrelpy.member (
     beat     timestamptz NOT NULL,
     PRIMARY KEY (name, address)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- An operator wants this member to own no slice.
+ALTER TABLE kestrelpy.member ADD COLUMN IF NOT EXISTS drained boolean NOT NULL DEFAULT false;
+
+-- How many slices the queues are spread over: said once, by the first member.
+CREATE TABLE IF NOT EXISTS kestrelpy.fleet (
+    id     int PRIMARY KEY CHECK (id = 1),
+    slices int NOT NULL
+);
+-- Before version 3 there was one.
+INSERT INTO kestrelpy.fleet SELECT 1, 1 WHERE EXISTS (SELECT FROM kestrelpy.slice)
+ON CONFLICT (id) DO NOTHING;
 
 CREATE TABLE IF NOT EXISTS kestrelpy.file (
     slice int NOT NULL,

@@ -12,7 +12,7 @@ import psycopg
 
 from journal.engine.postgres.errors import HOW_TO_INIT
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 # The oldest version of the server that still gets fixes.
 OLDEST: Final = 14
 # What a server must say for itself, and what happens otherwise.

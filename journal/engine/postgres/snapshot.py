@@ -14,10 +14,16 @@ from typing import Any, Final, NoReturn
 import psycopg
 
 from journal.engine.address import name_of
-from journal.engine.engine import Claim, FileFacts, Member, Op, Owner, Piece
+from journal.engine.engine import Claim, FileFacts, Member, Op, Owner, Piece, Seat
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
-from journal.engine.postgres.postgres_engine import edges_of, facts_of, owners_of, read_of
+from journal.engine.postgres.postgres_engine import (
+    edges_of,
+    facts_of,
+    members_of,
+    owners_of,
+    read_of,
+)
 from journal.engine.postgres.settings import refuse_other_tables
 
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -50,6 +56,9 @@ class PostgresSnapshot:
     def note(self, member: Member, takeover_s: float) -> None:
         self._refuse()
 
+    def agree(self, slices: int) -> int:
+        self._refuse()
+
     def files(self, at: Claim) -> list[FileFacts]:
         with self._raising() as connection:
             return facts_of(connection, at)
@@ -65,6 +74,10 @@ class PostgresSnapshot:
     def owners(self) -> dict[int, Owner]:
         with self._raising() as connection:
             return owners_of(connection)
+
+    def members(self) -> list[Seat]:
+        with self._raising() as connection:
+            return members_of(connection)
 
     def close(self) -> None:
         self._connection.close()

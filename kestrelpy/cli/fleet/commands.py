@@ -90,7 +90,53 @@ def fleet_release(
     """
     from kestrelpy.cli.fleet import fleet as tools
 
-    tools.release(tools.engine_at(address, config, False), timeout)
+    tools.release(tools.engine_at(address, config, False, may_be_slice=True), timeout)
+
+
+@fleet.command("members")
+def fleet_members(
+    address: Address = None, config: ConfigFile = None, as_json: Json = False, watch: Watch = None
+) -> None:
+    """Show the members, and which slices each owns and waits for."""
+    from kestrelpy.cli.fleet import fleet as tools
+    from kestrelpy.cli.fleet import members
+
+    members.members(tools.engine_at(address, config, False), as_json, watch)
+
+
+@fleet.command("owners")
+def fleet_owners(
+    address: Address = None, config: ConfigFile = None, as_json: Json = False
+) -> None:
+    """Show where the owner of each slice answers.
+
+    A client that knows it can ask the owner of a queue itself; any other member sends it on.
+    """
+    from kestrelpy.cli.fleet import fleet as tools
+    from kestrelpy.cli.fleet import members
+
+    members.owners(tools.engine_at(address, config, False), as_json)
+
+
+@fleet.command("drain")
+def fleet_drain(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The member.", show_default=False)],
+    address: Address = None,
+    config: ConfigFile = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take slices again.")] = False,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to wait for it.")
+    ] = "1m",
+) -> None:
+    """Let the other members take the slices of one.
+
+    It gives up one after the other and takes none, also after a restart, until --undo. Exit code 1:
+    no member has this name.
+    """
+    from kestrelpy.cli.fleet import fleet as tools
+    from kestrelpy.cli.fleet import members
+
+    members.drain(tools.engine_at(address, config, False), name, undo, timeout)
 
 
 @fleet.command("where")

@@ -40,6 +40,7 @@ from kestrelpy.fleet import (
     SliceOwned,
     claim_unowned,
     remove_import,
+    slice_of_folder,
 )
 from kestrelpy.server import NAME as SERVER_ID
 
@@ -58,7 +59,7 @@ def engine_alone(words: Words, config: Path | None, is_single: bool) -> EngineAt
     named = [each for each in words if each is not None]
     if len(named) > 1 or not all(map(is_address, named)):
         raise CommandError("--give-up takes the engine alone, and no DIR: that stays as it is")
-    return engine_at(named[0] if named else None, config, is_single)
+    return engine_at(named[0] if named else None, config, is_single, may_be_slice=True)
 
 
 def sorted_out(words: Words, config: Path | None, is_single: bool) -> tuple[
@@ -71,16 +72,18 @@ def sorted_out(words: Words, config: Path | None, is_single: bool) -> tuple[
         raise CommandError(
             "say one folder, DIR, and one engine, like postgresql://user@host/database"
         )
-    return folders[0], engine_at(addresses[0] if addresses else None, config, is_single)
+    address = addresses[0] if addresses else None
+    return folders[0], engine_at(address, config, is_single, may_be_slice=True)
 
 
 def move_in(folder: str, at: EngineAt) -> None:
     """Move a data directory into an engine; raise CommandError."""
-    folder, disk, place = os.path.abspath(folder), Disk(), slice_name(at.address)
+    folder, disk, place = os.path.abspath(folder), Disk(), slice_name(at.address, at.slice or SLICE)
     with _sentences(at.name), ExitStack() as closing:
         if SERVER_ID not in disk.names(folder) and not journal_folders(disk, folder):
             raise JournalError(f"{folder}: no data directory of kestrelpy")
         closing.callback(disk.lock(os.path.join(folder, "lock")).close)
+        _refuse_other_slices(at, folder)
         engine, commits = _claimed(at, "fleet import", closing, may_resume=True)
         cache = closing.enter_context(tempfile.TemporaryDirectory(prefix="kestrelpy-"))
 
@@ -96,16 +99,33 @@ def move_in(folder: str, at: EngineAt) -> None:
     _say(moved, folder, place)
 
 
+def _refuse_other_slices(at: EngineAt, folder: str) -> None:
+    """Raise CommandError unless the address names the slice of the engine that the folder is."""
+    number, slices = slice_of_folder(Path(folder))
+    engine: PostgresEngine = postgres().PostgresEngine(at.address, at.is_single)
+    try:
+        found = engine.agree(slices)
+    finally:
+        engine.close()
+    named = at.slice or SLICE
+    if (number, slices) != (named, found):
+        raise CommandError(
+            f"{folder} is slice {number} of {slices}, and {slice_name(at.address, named)} is one "
+            f"of {found}: name the slice of the same number; nothing was moved"
+        )
+
+
 def give_up(at: EngineAt) -> None:
     """Remove what an import has brought that ended halfway, and let members claim the slice; raise
     CommandError."""
-    place = slice_name(at.address)
+    number = at.slice or SLICE
+    place = slice_name(at.address, number)
     with _sentences(at.name), ExitStack() as closing:
-        owner = postgres().look(at.address).owners.get(SLICE)
+        owner = postgres().look(at.address).owners.get(number)
         if owner is None or not owner.is_importing:
             raise CommandError(f"{place}: no data directory is being moved in; nothing was done")
         engine, commits = _claimed(at, "fleet import --give-up", closing, may_resume=True)
-        if not engine.owners()[SLICE].is_importing:  # it has ended just now
+        if not engine.owners()[number].is_importing:  # it has ended just now
             commits.close()
             engine.release(commits.claim)
             raise CommandError(f"{place}: the import has ended; nothing was done")
@@ -115,7 +135,7 @@ def give_up(at: EngineAt) -> None:
 
 def move_out(folder: str, at: EngineAt) -> None:
     """Move a slice of an engine into a folder; raise CommandError."""
-    folder, disk, place = os.path.abspath(folder), Disk(), slice_name(at.address)
+    folder, disk, place = os.path.abspath(folder), Disk(), slice_name(at.address, at.slice or SLICE)
     with _sentences(at.name), ExitStack() as closing:
         if disk.names(folder):
             raise JournalError(f"{folder}: is not empty; an export needs a folder of its own")
@@ -141,7 +161,8 @@ def _claimed(
     engine: PostgresEngine = postgres().PostgresEngine(at.address, at.is_single)
     closing.callback(engine.close)
     member = Member(f"{what} on {socket.gethostname()}")
-    claim = claim_unowned(engine, member, at.takeover_s, may_resume=may_resume)
+    number = at.slice or SLICE
+    claim = claim_unowned(engine, member, at.takeover_s, number, may_resume=may_resume)
     commits = Commits(engine, claim, at.takeover_s / _BEATS, pause=_Patience())
     closing.callback(commits.close)
     return engine, commits

@@ -11,19 +11,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.engine import FORM, SLICE, Member, Owner, name_of, split_slice, without_secret
+from journal.engine import FORM, Member, Owner, Seat, name_of, split_slice, without_secret
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journals.place import configured, postgres
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import duration, repeated, size
 from kestrelpy.config import Config
-from kestrelpy.fleet import NoPatroni, patroni_version, why_bad_patroni
+from kestrelpy.fleet import GONE_AFTER, NoPatroni, patroni_version, why_bad_patroni
 
 if TYPE_CHECKING:
-    from journal.engine.postgres import Facts, Replica, Seat
+    from journal.engine.postgres import Facts, Replica
 
-# A member is gone if it has been silent for this many times its `takeover`.
-_GONE_AFTER: Final = 3
 _LOOK_SECONDS: Final = 0.1
 _CLAIM_SECONDS: Final = 5.0  # a standby has this long to claim a released slice
 
@@ -35,6 +33,7 @@ class EngineAt(NamedTuple):
     is_single: bool
     takeover_s: float
     patroni: str | None = None
+    slice: int = 0  # the one that the address names; 0: it names none
 
     @property
     def name(self) -> str:
@@ -42,18 +41,26 @@ class EngineAt(NamedTuple):
         return name_of(self.address)
 
 
-def engine_at(address: str | None, config_file: Path | None, is_single: bool) -> EngineAt:
-    """Return the engine of a command line, else that of the configuration; raise CommandError."""
+def engine_at(
+    address: str | None, config_file: Path | None, is_single: bool, may_be_slice: bool = False
+) -> EngineAt:
+    """Return the engine of a command line, else that of the configuration; raise CommandError.
+
+    With `may_be_slice` the address may name a slice.
+    """
     config = configured(config_file) if config_file or not address else Config()
     fleet = config.fleet
     found = address or fleet.engine
     if found is None:
         raise CommandError(f"no engine is named: say its ADDRESS, like {FORM}")
     try:
-        found = split_slice(found)[0]
+        found, number = split_slice(found)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    return EngineAt(found, is_single or fleet.single, fleet.takeover_ms / 1000, fleet.patroni)
+    if number and not may_be_slice:
+        raise CommandError(f"{name_of(found)}: name the engine, and not one slice of it")
+    takeover_s = fleet.takeover_ms / 1000
+    return EngineAt(found, is_single or fleet.single, takeover_s, fleet.patroni, number)
 
 
 def print_schema() -> None:
@@ -86,55 +93,73 @@ def init(at: EngineAt, role: str) -> None:
 def status(at: EngineAt, as_json: bool, watch: str | None) -> None:
     """Print the owner of each slice, the members that wait, and the state of the server; raise
     CommandError."""
-    is_owned = False
+    free: list[int] = []
 
     def draw() -> None:
-        nonlocal is_owned
-        facts = _look(at)
-        is_owned = _state(facts, at) == "owned"
+        nonlocal free
+        facts = look(at)
+        free = [each for each in numbers_of(facts) if state_of(facts, at, each) != "owned"]
         print(json.dumps(_in_json(facts, at)) if as_json else "\n".join(_lines(facts, at)))
 
     repeated(watch, draw)
-    if not is_owned:
-        raise CommandError(f"slice {SLICE}: nobody owns it now", NOTHING)
+    if free:
+        raise CommandError(f"slice {', '.join(map(str, free))}: nobody owns it now", NOTHING)
 
 
 def release(at: EngineAt, timeout: str) -> None:
     """Ask the owner to give its slice up, and wait until it has; raise CommandError."""
     wait_s = parse_wait_ms(timeout, "--timeout") / 1000
-    facts = _look(at)
-    owner = facts.owners.get(SLICE)
+    facts = look(at)
+    number = _only(facts, at)
+    owner = facts.owners.get(number)
     if owner is None or owner.has_released:
-        raise CommandError(f"slice {SLICE}: nobody owns it: {_sentence(facts, at)}", NOTHING)
+        why = _sentence(facts, at, number)
+        raise CommandError(f"slice {number}: nobody owns it: {why}", NOTHING)
     if owner.is_importing:
-        raise CommandError(f"slice {SLICE}: {_sentence(facts, at)}", NOTHING)
+        raise CommandError(f"slice {number}: {_sentence(facts, at, number)}", NOTHING)
     try:
-        postgres().ask_release(at.address, SLICE, owner.epoch)
+        postgres().ask_release(at.address, number, owner.epoch)
     except OSError as error:
         raise refused(at.name, error) from None
     who, began = owner.member.name, time.monotonic()
     while True:
-        now = _look(at).owners[SLICE]
+        now = look(at).owners[number]
         if now.has_released or now.epoch != owner.epoch:
             break
         if time.monotonic() - began >= wait_s:
             raise CommandError(
-                f"{who} has not released slice {SLICE} within {timeout}; if it is dead, a standby "
+                f"{who} has not released slice {number} within {timeout}; if it is dead, a standby "
                 "takes over without it"
             )
         time.sleep(_LOOK_SECONDS)
-    print(f"{who} has released slice {SLICE}")
+    print(f"{who} has released slice {number}")
     began, others = time.monotonic(), _waiting(facts)
     while others and now.epoch == owner.epoch and time.monotonic() - began < _CLAIM_SECONDS:
         time.sleep(_LOOK_SECONDS)
-        now = _look(at).owners[SLICE]
+        now = look(at).owners[number]
     if now.epoch != owner.epoch:
-        print(f"{_named(now.member)} owns it")
+        print(f"{named(now.member)} owns it")
     else:
         print(f"nobody waits for it: {who} takes it again in a while, if it runs")
 
 
-def _look(at: EngineAt) -> Facts:
+def _only(facts: Facts, at: EngineAt) -> int:
+    """Return the slice that the address names, or the only one; raise CommandError."""
+    numbers = numbers_of(facts)
+    if not at.slice and len(numbers) > 1:
+        raise CommandError(f"the data is in {len(numbers)} slices: name one, {at.name}/1")
+    if at.slice and at.slice not in numbers:
+        raise CommandError(f"slice {at.slice}: there is none: the data has {len(numbers)}", NOTHING)
+    return at.slice or numbers[0]
+
+
+def numbers_of(facts: Facts) -> list[int]:
+    """Return the slices of the data."""
+    return list(range(1, max(facts.slices, 1) + 1))
+
+
+def look(at: EngineAt) -> Facts:
+    """Return what is known of the fleet now; raise CommandError."""
     try:
         facts: Facts = postgres().look(at.address)
     except OSError as error:
@@ -142,9 +167,9 @@ def _look(at: EngineAt) -> Facts:
     return facts
 
 
-def _state(facts: Facts, at: EngineAt) -> str:
-    """Return one word for the slice: new, importing, released, silent or owned."""
-    owner = facts.owners.get(SLICE)
+def state_of(facts: Facts, at: EngineAt, number: int) -> str:
+    """Return one word for a slice: new, importing, released, silent or owned."""
+    owner = facts.owners.get(number)
     if owner is None:
         return "new"
     if owner.is_importing:
@@ -154,17 +179,17 @@ def _state(facts: Facts, at: EngineAt) -> str:
     return "silent" if owner.age_s > (owner.takeover_s or at.takeover_s) else "owned"
 
 
-def _sentence(facts: Facts, at: EngineAt) -> str:
-    owner = facts.owners.get(SLICE)
+def _sentence(facts: Facts, at: EngineAt, number: int) -> str:
+    owner = facts.owners.get(number)
     if owner is None:
         return "nobody has claimed it yet"
-    who, ago = _named(owner.member), f"{_seconds(owner.age_s)} ago"
+    who, ago = named(owner.member), f"{seconds(owner.age_s)} ago"
     return {
         "owned": f"owned by {who}, epoch {owner.epoch}, last commit {ago}",
         "silent": f"owned by {who}, epoch {owner.epoch}, which says nothing: last commit {ago}",
         "released": f"released by {who}, last commit {ago}",
         "importing": f"a data directory is being moved in by {who}, last commit {ago}",
-    }[_state(facts, at)]
+    }[state_of(facts, at, number)]
 
 
 def _waiting(facts: Facts) -> list[Seat]:
@@ -172,14 +197,14 @@ def _waiting(facts: Facts) -> list[Seat]:
     owners = {each.member for each in facts.owners.values() if not each.has_released}
     return [
         each for each in facts.members
-        if each.member not in owners and each.age_s < _GONE_AFTER * each.takeover_s
+        if each.member not in owners and each.age_s < GONE_AFTER * each.takeover_s
     ]  # fmt: skip
 
 
 def _lines(facts: Facts, at: EngineAt) -> list[str]:
     waiting = _waiting(facts)
-    lines = [f"slice {SLICE}: {_sentence(facts, at)}"]
-    lines += [f"waits: {_named(each.member)}, seen {_seconds(each.age_s)} ago" for each in waiting]
+    lines = [f"slice {each}: {_sentence(facts, at, each)}" for each in numbers_of(facts)]
+    lines += [f"waits: {named(each.member)}, seen {seconds(each.age_s)} ago" for each in waiting]
     if not waiting:
         lines.append("waits: nobody")
     lines.append(f"server: PostgreSQL {facts.server} at {at.name}")
@@ -209,10 +234,13 @@ def _lag(replica: Replica) -> str:
 
 
 def _in_json(facts: Facts, at: EngineAt) -> dict[str, object]:
-    owner = facts.owners.get(SLICE)
     return {
         "engine": at.name, "server_version": facts.server, "tables_version": facts.tables,
-        "slices": [{"slice": SLICE, "state": _state(facts, at), **_owner_in_json(owner)}],
+        "slices": [
+            {"slice": each, "state": state_of(facts, at, each),
+             **_owner_in_json(facts.owners.get(each))}
+            for each in numbers_of(facts)
+        ],
         "waiting": [
             {"member": each.member.name, "address": each.member.address,
              "takeover_ms": _ms(each.takeover_s), "age_ms": _ms(each.age_s)}
@@ -236,12 +264,14 @@ def _owner_in_json(owner: Owner | None) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _named(member: Member) -> str:
+def named(member: Member) -> str:
+    """Return a member with its address, if that is known."""
     return f"{member.name} at {member.address}" if member.address else member.name
 
 
-def _seconds(seconds: float) -> str:
-    return duration(max(_ms(seconds), 0))
+def seconds(count: float) -> str:
+    """Return a time for people: 200ms, 1m30s."""
+    return duration(max(_ms(count), 0))
 
 
 def _ms(seconds: float) -> int:

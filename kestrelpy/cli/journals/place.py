@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journal.engine import (
+    SLICE,
     Claim,
     Commits,
     EngineFiles,
+    Owner,
     is_address,
     name_of,
     slice_name,
@@ -99,12 +101,15 @@ def to_read(data_dir: str | None) -> Iterator[tuple[Files, str]]:
         address, number = split_slice(named)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    path = slice_name(address, number)
+    path = slice_name(address, number) if number else name_of(address)
     with tempfile.TemporaryDirectory(prefix="kestrelpy-") as cache, ExitStack() as closing:
         try:
             engine = postgres().PostgresSnapshot(address)
             closing.callback(engine.close)
-            owner = engine.owners().get(number)
+            owners = engine.owners()
+            number = number or _only(address, owners)
+            path = slice_name(address, number)
+            owner = owners.get(number)
             if owner is None:
                 raise CommandError(f"{path}: there is no data here: nobody has claimed it yet")
             if owner.is_importing:
@@ -117,6 +122,17 @@ def to_read(data_dir: str | None) -> Iterator[tuple[Files, str]]:
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror or error}") from None
         yield files, path
+
+
+def _only(address: str, owners: Mapping[int, Owner]) -> int:
+    """Return the slice of an engine that has one; raise CommandError if it has several."""
+    if len(owners) > 1:
+        numbers = sorted(owners)
+        raise CommandError(
+            f"{name_of(address)}: its queues are in {len(owners)} slices: name one at a time, "
+            f"{slice_name(address, numbers[0])} to {slice_name(address, numbers[-1])}"
+        )
+    return next(iter(owners), SLICE)
 
 
 def _named(data_dir: str | None) -> str:

@@ -28,7 +28,7 @@ def data_path(config: Config) -> str:
     """Return the name of the data directory, for the log: a folder, or a slice of an engine."""
     if config.fleet.engine is None:
         return str(config.server.data_dir)
-    return slice_name(config.fleet.engine, SLICE)
+    return slice_name(config.fleet.engine, config.fleet.slice or SLICE)
 
 
 def directory_of(config: Config, files: Files) -> DataDirectory:
@@ -39,6 +39,12 @@ def directory_of(config: Config, files: Files) -> DataDirectory:
         most = max(min(sizes.segment_max, SEGMENT_BYTES_MAX), sizes.segment_min)
         sizes = replace(sizes, segment_max=most, snapshot_bytes=SNAPSHOT_BYTES)
     return DataDirectory(files, data_path(config), sizes)
+
+
+def seat_of(config: Config) -> Member:
+    """Return the name and the address of this process in its fleet."""
+    fleet = config.fleet
+    return Member(fleet.name or socket.gethostname(), fleet.address or "")
 
 
 def member_of(config: Config) -> FleetMember | None:
@@ -53,7 +59,9 @@ def member_of(config: Config) -> FleetMember | None:
         raise Unservable(f"[fleet] engine {NEEDS_EXTRA}") from None
 
     engine = PostgresEngine(fleet.engine, fleet.single)
-    cache = str(config.server.data_dir / f"cache-{SLICE}")
+    number = fleet.slice or SLICE
+    cache = str(config.server.data_dir / f"cache-{number}")
     files = EngineFiles(engine, data_path(config), cache, CACHE_BYTES, Disk())
-    member = Member(fleet.name or socket.gethostname(), fleet.address or "")
-    return FleetMember(engine, files, member, fleet.takeover_ms / 1000)
+    return FleetMember(
+        engine, files, seat_of(config), fleet.takeover_ms / 1000, number=number, slices=fleet.slices
+    )

@@ -92,6 +92,18 @@ def test_an_owner_is_seen_with_its_own_takeover(engine: Engine, number: int) -> 
         assert engine.owners()[number].takeover_s == takeover_s
 
 
+def test_members_are_seen_until_they_are_drained_and_the_first_says_how_many_slices(
+    engine: Engine,
+) -> None:
+    engine.note(Member("b", "there:1"), 3.5)
+    engine.note(Member("a", "there:2"), 2.0)
+
+    seats = [each for each in engine.members() if each.member.address.startswith("there:")]
+    assert [each[:2] for each in seats] == [(("a", "there:2"), 2.0), (("b", "there:1"), 3.5)]
+    assert all(0 <= each.age_s < 60 and not each.is_drained for each in seats)
+    assert [engine.agree(each) for each in (16, 4, 16)] == [16, 16, 16]
+
+
 def test_a_claim_needs_the_epoch_that_is_there(engine: Engine, number: int) -> None:
     engine.claim(number, Member("a"), 0)
     for seen in (0, 2):

@@ -91,7 +91,7 @@ AWAY = "postgresql://k:sekret@127.0.0.1:1/q"
     [
         (("journal", "verify", AWAY), "Connection refused"),
         (("journal", "dump", "--data-dir", f"{AWAY}/1"), "Connection refused"),
-        (("journal", "dump", "--data-dir", f"{AWAY}/2"), "an engine has one slice"),
+        (("journal", "dump", "--data-dir", f"{AWAY}/two"), "a slice is a number"),
         (("journal", "verify", "--data-dir", "mysql://k:sekret@h/q"), "an address like postgresql"),
         (("journal", "verify", AWAY, "--data-dir", AWAY), "say one of them"),
         (("journal", "repair", "--data-dir", AWAY), "`kestrelpy fleet export` moves the data of"),

@@ -214,7 +214,7 @@ def test_status_names_the_owner_and_who_waits(fleet: Fleet, command: Command) ->
         f"server: PostgreSQL {fleet.server.ask('SHOW server_version')[0][0]} at "
         f"{fleet.server.address}", "standby: none",
     ]  # fmt: skip
-    assert lines[4].startswith("tables: version 2, ")
+    assert lines[4].startswith("tables: version 3, ")
 
 
 def test_an_owner_that_is_asked_lets_the_other_take_over(fleet: Fleet, command: Command) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.engine import EngineAway
+from journal.engine import EngineAway, Member
 from journal.engine.postgres import PostgresEngine
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.process.cli.command import Command, Ended
@@ -89,7 +89,7 @@ def test_it_names_each_setting_that_would_lose_something(
         "kestrelpy: synchronous_standby_names is empty: a failover loses what was acknowledged; "
         "name a standby there, or say `single = true` if one copy is enough",
     ]
-    assert server.ask("SELECT number FROM kestrelpy.version") == [(2,)]
+    assert server.ask("SELECT number FROM kestrelpy.version") == [(3,)]
 
     server.set("synchronous_standby_names", "ANY 1 (n2, n3)")
     ended = command("fleet", "init", server.address)  # it waits for no standby
@@ -102,21 +102,32 @@ def test_tables_of_another_version_are_refused_or_brought_up(
     server: PostgresServer, command: Command
 ) -> None:
     command("fleet", "init", server.address, "--single")
-    server.ask("UPDATE kestrelpy.version SET number = 3")
+    server.ask("UPDATE kestrelpy.version SET number = 4")
 
-    says = "the tables have version 3, and this kestrelpy knows up to 2; install the newer"
+    says = "the tables have version 4, and this kestrelpy knows up to 3; install the newer"
     assert says in refused(command("fleet", "init", server.address, "--single"))
     with closing(PostgresEngine(server.address, True)) as engine:
         with pytest.raises(EngineAway, match=says):
             engine.owners()
 
         server.ask("UPDATE kestrelpy.version SET number = 1")
-        server.ask("DROP TABLE kestrelpy.member")
+        server.ask("DROP TABLE kestrelpy.member, kestrelpy.fleet")
         server.ask("ALTER TABLE kestrelpy.slice DROP asked, DROP importing")
         with pytest.raises(EngineAway, match="`kestrelpy fleet init` brings them there"):
             engine.owners()
         assert command("fleet", "init", server.address, "--single").code == 0
         assert engine.owners() == {}
+
+
+def test_data_of_before_slices_is_in_one(server: PostgresServer, command: Command) -> None:
+    command("fleet", "init", server.address, "--single")
+    with closing(PostgresEngine(server.address, True)) as engine:
+        engine.claim(1, Member("a"), 0)
+        server.ask("UPDATE kestrelpy.version SET number = 2")
+        server.ask("DROP TABLE kestrelpy.fleet")
+        command("fleet", "init", server.address, "--single")
+
+        assert engine.agree(16) == 1
 
 
 def test_without_tables_the_engine_says_what_makes_them(server: PostgresServer) -> None:
@@ -155,7 +166,7 @@ def test_the_daemons_role_gets_what_it_needs_and_what_it_lacks_is_named(
         ("kestrel@", "kestrel:a%zsekret@", "the address cannot be read"),
         ("kestrel@", "kestrel:sekret@locked.", "resolve host 'locked.127.0.0.1'"),
         ("/postgres", "/postgres?nope=1", "the address cannot be read"),
-        ("/postgres", "/postgres/2", "an engine has one slice"),
+        ("/postgres", "/postgres/2", "name the engine, and not one slice of it"),
         ("postgresql", "mysql", "an engine has an address like postgresql://"),
     ],
 )

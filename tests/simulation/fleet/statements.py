@@ -160,6 +160,11 @@ def _said(text: str, values: Any, tables: Tables, now_us: int) -> Effect:
     return Effect([(1,)])
 
 
+def _agreed(text: str, values: Mapping[str, Any], tables: Tables, now_us: int) -> Effect:
+    """How many slices there are: each member says the same."""
+    return Effect([(values["slices"],)])
+
+
 def _version(text: str, values: Any, tables: Tables, now_us: int) -> Effect:
     return Effect([(SCHEMA_VERSION,)])
 
@@ -300,6 +305,7 @@ _KNOWN: Final[Mapping[str, Does]] = {
     "WITH own AS": _commit,
     "INSERT INTO kestrelpy.slice": _claim,
     "UPDATE kestrelpy.slice": _of_row,
+    "INSERT INTO kestrelpy.fleet": _agreed,
     "SELECT s.id, s.member": _owners,
     "SELECT s.epoch, s.seq, f.id": _files,
     "SELECT s.epoch, s.seq, x.file": _edges,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from journal.engine import Member, Owner
-from journal.engine.postgres import Facts, Made, Replica, Seat
+from journal.engine import Member, Owner, Seat
+from journal.engine.postgres import Facts, Made, Replica
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.fleet import fleet
 from kestrelpy.cli.fleet.fleet import EngineAt
@@ -19,7 +19,8 @@ AT = EngineAt("postgresql://kestrel:sekret@db1/kestrel", False, 3.0)
 
 def facts(owner: Owner | None, *members: Seat, replicas: list[Replica] | None = None) -> Facts:
     owners = {} if owner is None else {1: owner}
-    return Facts("18.6", 2, owners, list(members), replicas or [], {"extent": 2048, "file": 1024})
+    sizes = {"extent": 2048, "file": 1024}
+    return Facts("18.6", 3, owners, list(members), replicas or [], sizes, 1)
 
 
 def said(
@@ -27,7 +28,7 @@ def said(
     as_json: bool = False,
 ) -> tuple[str, bool]:  # fmt: skip
     """Return the output, and whether the slice has an owner."""
-    monkeypatch.setattr(fleet, "_look", lambda at: found)
+    monkeypatch.setattr(fleet, "look", lambda at: found)
     try:
         fleet.status(AT, as_json, None)
         is_owned = True
@@ -82,7 +83,7 @@ def test_those_that_wait_are_named_but_neither_the_owner_nor_those_that_are_gone
         "server: PostgreSQL 18.6 at postgresql://kestrel@db1/kestrel",
         "standby: n2, sync, 0B behind",
         "standby: n3, whose state this role may not see (GRANT pg_read_all_stats)",
-        "tables: version 2, 3.0KiB",
+        "tables: version 3, 3.0KiB",
     ]
     out = json.loads(said(monkeypatch, capsys, found, as_json=True)[0])
     assert out["slices"] == [{
@@ -123,7 +124,7 @@ def test_init_and_status_ask_the_patroni_of_the_configuration(
     out = capsys.readouterr().out
     assert ("warning: the Patroni" in out) is (version == "")
 
-    monkeypatch.setattr(fleet, "_look", lambda at: facts(Owner(A, 1, 0, 0.1, False)))
+    monkeypatch.setattr(fleet, "look", lambda at: facts(Owner(A, 1, 0, 0.1, False)))
     fleet.status(at, False, None)
     out = capsys.readouterr().out
     assert "patroni: " in out and "sekret" not in out

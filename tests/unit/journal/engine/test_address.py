@@ -55,21 +55,22 @@ def test_an_address_may_have_a_secret(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "address"),
+    ("text", "address", "number"),
     [
-        ("postgresql://a:b@db/queues/1?x=y", "postgresql://a:b@db/queues?x=y"),
-        ("postgresql://a:b@db/queues?x=y", "postgresql://a:b@db/queues?x=y"),
-        ("postgresql://db/1", "postgresql://db/1"),
-        ("postgresql://db", "postgresql://db"),
+        ("postgresql://a:b@db/queues/1?x=y", "postgresql://a:b@db/queues?x=y", 1),
+        ("postgresql://a:b@db/queues/16?x=y", "postgresql://a:b@db/queues?x=y", 16),
+        ("postgresql://a:b@db/queues?x=y", "postgresql://a:b@db/queues?x=y", 0),
+        ("postgresql://db/1", "postgresql://db/1", 0),
+        ("postgresql://db", "postgresql://db", 0),
     ],
-)
-def test_a_slice_stands_behind_the_database(text: str, address: str) -> None:
-    assert split_slice(text) == (address, 1)
+)  # fmt: skip
+def test_a_slice_stands_behind_the_database(text: str, address: str, number: int) -> None:
+    assert split_slice(text) == (address, number)
 
 
-@pytest.mark.parametrize("text", ["postgresql://db/queues/2", "postgresql://db/queues/one"])
-def test_no_other_slice_exists(text: str) -> None:
-    with pytest.raises(ValueError, match="an engine has one slice: postgresql://db/queues/1"):
+@pytest.mark.parametrize("text", ["postgresql://db/queues/0", "postgresql://db/queues/one"])
+def test_a_slice_is_a_number_from_one_on(text: str) -> None:
+    with pytest.raises(ValueError, match="a slice is a number, like postgresql://db/queues/1"):
         split_slice(text)
 
 

@@ -1,0 +1,144 @@
+"""`kestrelpy fleet members`, `owners` and `drain`: which member has which slices.
+
+One rule: what an operator wants is written into the engine; the members themselves do it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from journal.engine import Seat
+from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.fleet.fleet import EngineAt, look, numbers_of, refused, seconds, state_of
+from kestrelpy.cli.journals.place import postgres
+from kestrelpy.cli.remote import parse_wait_ms
+from kestrelpy.cli.screen import console, repeated, table
+from kestrelpy.fleet import GONE_AFTER, living, owned, plan
+
+if TYPE_CHECKING:
+    from journal.engine.postgres import Facts
+
+_LOOK_SECONDS: Final = 0.2
+
+
+class MemberRow(NamedTuple):
+    """A member, with the slices that it owns and those that it waits for."""
+
+    seat: Seat
+    state: str  # "up", "drained" or "gone"
+    owns: list[int]
+    waits: list[int]
+
+
+def members(at: EngineAt, as_json: bool, watch: str | None) -> None:
+    """Print the members with their slices; raise CommandError."""
+    def draw() -> None:
+        rows = _rows(look(at))
+        if as_json:
+            print(json.dumps([_in_json(each) for each in rows]))
+            return
+        found = table(
+            "member", "address", "state", "seen", "owns", "waits for",
+            left=("member", "address", "state", "owns", "waits for"),
+        )  # fmt: skip
+        for each in rows:
+            member, ago = each.seat.member, f"{seconds(each.seat.age_s)} ago"
+            found.add_row(
+                member.name, member.address, each.state, ago, _numbers(each.owns),
+                _numbers(each.waits),
+            )  # fmt: skip
+        console().print(found)
+
+    repeated(watch, draw)
+
+
+def owners(at: EngineAt, as_json: bool) -> None:
+    """Print where the owner of each slice answers; raise CommandError."""
+    facts = look(at)
+    rows = [
+        (number, facts.owners[number].member)
+        for number in numbers_of(facts) if state_of(facts, at, number) == "owned"
+    ]  # fmt: skip
+    if as_json:
+        print(json.dumps({
+            "slices": len(numbers_of(facts)),
+            "owners": {number: {"member": m.name, "address": m.address} for number, m in rows},
+        }))  # fmt: skip
+        return
+    found = table("slice", "member", "address", left=("member", "address"))
+    for number, member in rows:
+        found.add_row(f"{number}", member.name, member.address)
+    console().print(found)
+
+
+def drain(at: EngineAt, name: str, undo: bool, timeout: str) -> None:
+    """Let a member own no slice, and wait until it owns none; raise CommandError."""
+    wait_s = parse_wait_ms(timeout, "--timeout") / 1000
+    try:
+        found = postgres().drain(at.address, name, not undo)
+    except OSError as error:
+        raise refused(at.name, error) from None
+    if not found:
+        raise CommandError(f"{name}: no member has this name", NOTHING)
+    if undo:
+        print(f"{name} takes slices again")
+        return
+    began, left = time.monotonic(), 0
+    while True:
+        facts = look(at)
+        mine = [each for each in owned(facts.owners).items() if each[1].name == name]
+        if not mine:
+            break
+        if not living(facts.members):
+            raise CommandError(f"{name}: no other member is there to take {_slices(len(mine))}")
+        if len(mine) != left:
+            left = len(mine)
+            print(f"{name} owns {_slices(left)}", flush=True)
+        if time.monotonic() - began >= wait_s:
+            raise CommandError(f"{name} still owns {_slices(left)} after {timeout}")
+        time.sleep(_LOOK_SECONDS)
+    print(f"{name} owns no slice; `kestrelpy fleet drain {name} --undo` lets it take some again")
+
+
+def _rows(facts: Facts) -> list[MemberRow]:
+    here, has = living(facts.members), owned(facts.owners)
+    places = plan(len(numbers_of(facts)), has, here)
+    return [
+        MemberRow(
+            each, _state(each), sorted(n for n, m in has.items() if m == each.member),
+            sorted(n for n, place in places.items() if place.heir == each.member),
+        )
+        for each in facts.members
+    ]  # fmt: skip
+
+
+def _state(seat: Seat) -> str:
+    if seat.age_s >= GONE_AFTER * seat.takeover_s:
+        return "gone"
+    return "drained" if seat.is_drained else "up"
+
+
+def _in_json(row: MemberRow) -> dict[str, object]:
+    member = row.seat.member
+    return {
+        "member": member.name, "address": member.address, "state": row.state,
+        "age_ms": round(row.seat.age_s * 1000), "owns": row.owns, "waits_for": row.waits,
+    }  # fmt: skip
+
+
+def _slices(count: int) -> str:
+    return "1 slice" if count == 1 else f"{count} slices"
+
+
+def _numbers(numbers: list[int]) -> str:
+    """Return numbers for people: 1-4 7."""
+    words: list[str] = []
+    first = last = 0
+    for each in [*numbers, 0]:
+        if first and each != last + 1:
+            words.append(f"{first}-{last}" if last > first else f"{first}")
+            first = 0
+        first, last = first or each, each
+    return " ".join(words)
