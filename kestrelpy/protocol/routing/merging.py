@@ -1,20 +1,21 @@
 """Requests that several slices answer, and the one answer that the router makes of theirs.
 
     get orders mails      each key asks its slice; the items, then one END
-    stats                 the figures of the server are added up, and all lines of queues follow
+    stats                 the figures of the server are added up, and all queues follow by name
     flush_all             OK when each slice has said so
     flush_all_expired     the sum
-    dump_stats, dump_config, stats markers, stats schedules      one after the other
+    dump_stats, dump_config, stats markers, stats schedules      all blocks of them by name
 
 One rule: an error of a slice is the answer, after the items that came before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kestrelpy.operations import HEALTH_STATES
+from kestrelpy.operations import HEALTH_STATES, MarkerFacts, QueueFacts, ScheduleFacts
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.parse import Command, Fetch, Plain
 from kestrelpy.protocol.routing.answer_ends import END
@@ -22,7 +23,8 @@ from kestrelpy.wire.refusals import is_refusal
 
 _UP: Final = (b"UP\r\n", b":UP\n")  # and on the text port
 _FACT: Final = b"STAT "
-_QUEUE: Final = b"queue_"
+_QUEUE: Final = b"STAT queue_"
+_DUMPED: Final = b"queue '"
 
 
 class AskSlice(NamedTuple):
@@ -93,9 +95,17 @@ def _sum(command: Plain, placement: Placement) -> Asking:
 
 
 def _in_turn(command: Plain, placement: Placement) -> Asking:
-    """Return the blocks of all slices. A request that names queues asks each one's slice."""
+    """Return the blocks of all slices by name. A request that names queues asks each one's slice,
+    and has its blocks in the order of those names."""
     if not command.words or command.verb == b"stats":
         answers = yield from _ask_all(command, placement, until_end=True)
+        if len(answers) == placement.slices:
+            found = []
+            for answer in answers:
+                lines = answer.removesuffix(END).splitlines(keepends=True)
+                listed = _LISTED.get(command.words[0]) if command.words else None
+                found += blocks_of_facts(lines, listed) if listed else _blocks_of_dump(lines)
+            return b"".join([*_by_name(found), END])
     else:
         answers = []
         for name in command.words:
@@ -112,19 +122,19 @@ def _stats(command: Plain, placement: Placement, counts: RouterCounts) -> Asking
     if len(answers) < placement.slices:
         return answers[0]
     figures: dict[bytes, list[bytes]] = {}
-    queues = []
+    queues: list[Block] = []
     for answer in answers:
-        for line in answer.removesuffix(END).splitlines(keepends=True):
-            if line.startswith(_FACT + _QUEUE) and not line.startswith(_OF_SERVER):
-                queues.append(line)
-            else:
-                _, name, word = line.split(None, 2)
-                figures.setdefault(name, []).append(word.rstrip())
+        lines = answer.removesuffix(END).splitlines(keepends=True)
+        own = next((at for at, line in enumerate(lines) if _is_of_a_queue(line)), len(lines))
+        for line in lines[:own]:
+            _, name, word = line.split(None, 2)
+            figures.setdefault(name, []).append(word.rstrip())
+        queues += blocks_of_facts(lines[own:], _OF_QUEUES)
     figures[b"refused_noreply"].append(b"%d" % counts.refused_noreply)
     figures[b"curr_connections"] = [b"%d" % counts.connections]
     figures[b"total_connections"] = [b"%d" % counts.connections_total]
     merged = [b"STAT %b %b\r\n" % (name, merged_word(name, each)) for name, each in figures.items()]
-    return b"".join([*merged, *queues, END])
+    return b"".join([*merged, *_by_name(queues), END])
 
 
 def _joined(answers: list[bytes]) -> bytes:
@@ -145,6 +155,52 @@ def _least(words: list[bytes]) -> bytes:
 
 def _most(words: list[bytes]) -> bytes:
     return max(words, key=int)
+
+
+Block = tuple[bytes, bytes]  # the name of a queue or a schedule, and its lines
+
+
+class Listed(NamedTuple):
+    """How a queue or a schedule is listed: `begin`, its name, and one of `fields` in each line.
+    With `has_reason` the last field is not in every block."""
+
+    begin: bytes
+    fields: tuple[str, ...]
+    has_reason: bool = False
+
+
+_OF_QUEUES: Final = Listed(_QUEUE, QueueFacts._fields, has_reason=True)
+_LISTED: Final = {
+    b"markers": Listed(_QUEUE, MarkerFacts._fields),
+    b"schedules": Listed(b"STAT schedule_", ScheduleFacts._fields),
+}  # fmt: skip
+
+
+def blocks_of_facts(lines: list[bytes], listed: Listed) -> Iterator[Block]:
+    """Yield what is listed with its lines, which are counted: one name may begin as another."""
+    first, last = f"_{listed.fields[0]}".encode(), f"_{listed.fields[-1]} ".encode()
+    least, at = len(listed.fields) - listed.has_reason, 0
+    while at < len(lines):
+        name = lines[at].split()[1].removeprefix(listed.begin.removeprefix(_FACT))
+        name, end = name.removesuffix(first), at + least
+        if end < len(lines) and listed.has_reason:
+            end += lines[end].startswith(listed.begin + name + last)
+        yield name, b"".join(lines[at:end])
+        at = end
+
+
+def _blocks_of_dump(lines: list[bytes]) -> Iterator[Block]:
+    begins = [at for at, line in enumerate(lines) if line.startswith(_DUMPED)]
+    for at, end in pairwise([*begins, len(lines)]):
+        yield lines[at].split(b"'")[1], b"".join(lines[at:end])
+
+
+def _by_name(blocks: list[Block]) -> list[bytes]:
+    return [block for _, block in sorted(blocks)]
+
+
+def _is_of_a_queue(line: bytes) -> bool:
+    return line.startswith(_QUEUE) and not line.startswith(_OF_SERVER)
 
 
 # Figures of the server that begin as those of a queue do.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.operations import ServerFacts
-from kestrelpy.protocol.routing.merging import merged_word
+from kestrelpy.protocol.routing.merging import Listed, blocks_of_facts, merged_word
 from tests.support.routed_harness import SlicedHarness
+from tests.support.server_harness import ServerHarness
 
 
 def facts(said: bytes) -> dict[str, str]:
@@ -75,3 +76,32 @@ def test_blocks_of_named_queues_come_in_their_order() -> None:
     assert all(f"queue '{name}'" in every for name in "acg")
     assert many.say("a", b"dump_stats a a+b+c\r\n").startswith(b"CLIENT_ERROR")
     assert many.say("a", b"flush_all_expired\r\nstats markers\r\n").startswith(b"0\r\nSTAT queue_")
+
+
+NAMES = (b"a", b"a_items", b"a_items_items", b"a+x", b"b", b"c", b"g", b"g_reason", b"Z")
+
+
+@pytest.mark.parametrize("request_", [b"stats", b"stats markers", b"dump_stats", b"dump_config"])
+def test_queues_are_listed_by_name_as_one_server_does(request_: bytes) -> None:
+    one, many = ServerHarness(), SlicedHarness(3)
+    stores = b"".join(b"set %b 0 0 1\r\nx\r\n" % name for name in NAMES)
+    assert one.say("a", stores.removesuffix(b"\r\n")).count(b"STORED") == len(NAMES)
+    assert many.say("a", stores).count(b"STORED") == len(NAMES)
+    assert names_of(many.say("a", request_ + b"\r\n")) == names_of(one.say("a", request_))
+
+
+def names_of(answer: bytes) -> list[bytes]:
+    """The first words of the lines of queues."""
+    words = [line.split()[:2] for line in answer.splitlines()]
+    return [b" ".join(each) for each in words if b"queue" in b"".join(each)]
+
+
+def test_a_reason_stays_with_its_queue() -> None:
+    listed = Listed(b"STAT queue_", ("items", "bytes", "reason"), has_reason=True)
+    lines = [
+        b"STAT queue_b_items 1\r\n", b"STAT queue_b_bytes 1\r\n", b"STAT queue_b_reason full\r\n",
+        b"STAT queue_b_reason_items 1\r\n", b"STAT queue_b_reason_bytes 2\r\n",
+    ]  # fmt: skip
+    assert list(blocks_of_facts(lines, listed)) == [
+        (b"b", b"".join(lines[:3])), (b"b_reason", b"".join(lines[3:])),
+    ]  # fmt: skip
