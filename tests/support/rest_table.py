@@ -557,6 +557,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
         protocol.wire.Memcache protocol.verbs.table.Row
         protocol.routing.routed_wire.RoutedMemcache protocol.text.routed.RoutedText
+        protocol.routing.merging.Listed
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy

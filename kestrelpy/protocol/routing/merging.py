@@ -100,7 +100,7 @@ def _in_turn(command: Plain, placement: Placement) -> Asking:
     if not command.words or command.verb == b"stats":
         answers = yield from _ask_all(command, placement, until_end=True)
         if len(answers) == placement.slices:
-            found = []
+            found: list[Block] = []
             for answer in answers:
                 lines = answer.removesuffix(END).splitlines(keepends=True)
                 listed = _LISTED.get(command.words[0]) if command.words else None

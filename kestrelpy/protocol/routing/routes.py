@@ -10,9 +10,11 @@ One rule: each verb has a row; a verb that has none goes nowhere, and a test say
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
+from kestrelpy.operations import MOVED_MAX
 from kestrelpy.protocol.parse import (
     Bad,
     Command,
@@ -28,8 +30,11 @@ from kestrelpy.protocol.parse import (
     Upto,
     Withdraw,
 )
+from kestrelpy.wire.names import is_name
 
 Names = list[bytes]
+_DEAD: Final = re.compile(rb"all|\d+(,\d+)*")  # that a redrive names
+_DIGITS_MAX: Final = 10  # more than a count may have
 
 
 def queues_of(command: Command) -> Names | None:
@@ -63,11 +68,18 @@ def _first(words: Names) -> Names | None:
 
 
 def _of_move(words: Names) -> Names | None:
-    return words[:2] or [b""]
+    count = int(words[2][:_DIGITS_MAX]) if len(words) == 3 and words[2].isdigit() else 0
+    is_whole = 0 < count <= MOVED_MAX and _are_queues(words[:2])
+    return words[:2] if is_whole else _first(words)
 
 
 def _of_redrive(words: Names) -> Names | None:
-    return [*words[:1], *words[2:3]] or [b""]
+    is_whole = len(words) == 3 and _DEAD.fullmatch(words[1]) is not None
+    return words[::2] if is_whole and _are_queues(words[::2]) else _first(words)
+
+
+def _are_queues(names: Names) -> bool:
+    return all(is_name(each.decode("latin-1")) and each.count(b"+") < 2 for each in names)
 
 
 def _first_of_stats(words: Names) -> Names | None:

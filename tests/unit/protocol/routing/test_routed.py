@@ -72,6 +72,27 @@ def test_a_request_for_another_slice_waits_for_the_answers_of_the_first() -> Non
     assert many.say("a", b"") == b"STORED\r\nSTORED\r\nVERSION 0.0.0\r\n"
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"move a c", b"move a c 0", b"move a c 99999999", b"move a c x", b"move a c 1 2",
+        b"move a c/open 1", b"move a/open c 1", b"move a c+x+y 1",
+        b"redrive a", b"redrive a x c", b"redrive a 1,,2 c",
+        b"redrive a all c d", b"redrive a all c/open", b"redrive a+x+y all c",
+        b"get a c+x+y", b"dump_stats a c+x+y", b"set a/confirm=c:x 0 0 1\r\nx",
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_request_is_said_before_its_slices(request_: bytes) -> None:
+    one, many = ServerHarness(), SlicedHarness(SLICES)
+    stored = b"set a 0 0 1\r\nx\r\nset c 0 0 1\r\nx\r\n"
+    one.send("a", stored)
+    many.say("a", stored)
+    one.client("a").take()
+    expected = one.say("a", request_)
+    assert expected.startswith(b"CLIENT_ERROR ")
+    assert many.say("a", request_ + b"\r\n") == expected
+
+
 def test_a_set_without_a_reply_comes_before_the_next_slice_is_asked() -> None:
     many = SlicedHarness(SLICES)
     assert many.say("a", b"set a 0 0 1 noreply\r\nx\r\nget c\r\n") == b"END\r\n"
