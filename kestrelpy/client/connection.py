@@ -19,7 +19,7 @@ from pymemcache.exceptions import (
 )
 
 from kestrelpy.wire import dial
-from kestrelpy.wire.answers import ReceivedItem, parse_found
+from kestrelpy.wire.answers import NO_ANSWER, ReceivedItem, parse_found
 from kestrelpy.wire.dial import NOBODY, Access, Address
 from kestrelpy.wire.refusals import LoginRefused, plain
 
@@ -159,16 +159,20 @@ class BlockingConnection:
 
         Raises OSError or MemcacheError.
         """
-        found, _ = self._ask(lambda client: client.gets(key))
-        return parse_found(found[0], self.connect().full) if found is not None else None
+
+        def request(client: _FullClient) -> ReceivedItem | None:
+            client.full = ()
+            found, _ = client.gets(key)
+            return parse_found(found[0], client.full) if found is not None else None
+
+        return self._ask(request)
 
     def number(self, queue: str, token: int) -> int:
         """Return the number of the item that a token leases; 0 if there is none.
 
         Raises OSError or MemcacheError.
         """
-        facts = self._ask(lambda client: client.stats(f"{queue}/token={token}"))
-        return int(facts.get(b"id", 0))
+        return self._ask(lambda client: int(client.stats(f"{queue}/token={token}").get(b"id", 0)))
 
     def max_attempts(self, queue: str) -> int | None:
         """Return the queue's setting: this many failures make a dead letter; None: it has no limit.
@@ -224,8 +228,11 @@ class BlockingConnection:
         client = self.connect()
         try:
             return request(client)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            # One about a certificate is of both kinds.
+            if isinstance(error, ValueError) and not isinstance(error, OSError):
+                raise ConnectionError(NO_ANSWER) from None
             raise
 
 

@@ -80,13 +80,13 @@ class Fetcher:
         assert self._wire is not None
         try:
             answers = self._wire.receive_now()
+            if not answers:
+                return None
+            self.is_asked = False
+            return self._item(answers[0].items, answers[0].line)
         except OSError as error:
             self._broke(error)
             return None
-        if not answers:
-            return None
-        self.is_asked = False
-        return self._item(answers[0].items, answers[0].line)
 
     def end(self) -> ReceivedItem | None:
         """Call off the wait; return an item that came nevertheless."""
@@ -96,7 +96,7 @@ class Fetcher:
             return None
         answers = wire.end_wait(_END_SECONDS) if was_asked else []
         wire.close()
-        with contextlib.suppress(ServerRefusal):
+        with contextlib.suppress(ServerRefusal, OSError):
             return self._item(answers[0].items, answers[0].line) if answers else None
         return None
 

@@ -25,6 +25,7 @@ from kestrelpy.wire.refusals import ServerRefusal, is_refusal
 
 FULL_WORDS: Final = 11  # of a VALUE line with `full`
 LINE_BYTES_MAX: Final = 64 << 10  # far above the longest line, which is a sentence
+NO_ANSWER: Final = "the server sent bytes that are no answer"
 _BYTES_WORD: Final = 3  # of a VALUE line: how long the body is
 _LINE_END: Final = b"\r\n"
 
@@ -33,7 +34,7 @@ class BadAnswer(ValueError):
     """Bytes that are no answer; `line` is the one that was not understood."""
 
     def __init__(self, line: bytes) -> None:
-        super().__init__("the server sent bytes that are no answer")
+        super().__init__(NO_ANSWER)
         self.line: Final = line
 
     @property
@@ -85,7 +86,8 @@ class Answer:
         return self
 
     def found(self) -> ReceivedItem | None:
-        """Return the item of an answer to a fetch with `full`; raise ServerRefusal."""
+        """Return the item of an answer to a fetch with `full`; raise ServerRefusal, or
+        ConnectionError for one that cannot be read."""
         self.check()
         return parse_found(self.bodies[0], self.values[0][2:]) if self.bodies else None
 
@@ -148,13 +150,16 @@ class AnswerReader:
 def parse_found(body: bytes, words: Sequence[bytes]) -> ReceivedItem:
     """Return an item of a VALUE line with `full`; the words are those after the key.
 
-    Raises ValueError.
+    Raises ConnectionError if they are others.
     """
-    flags, _, token, stored_ms, expires_ms, attempts, _, key, id_ = words
-    return ReceivedItem(
-        body, int(flags), int(token), int(attempts), _text(key), unquote(_text(id_)),
-        int(stored_ms), int(_text(expires_ms) or 0),
-    )  # fmt: skip
+    try:
+        flags, _, token, stored_ms, expires_ms, attempts, _, key, id_ = words
+        return ReceivedItem(
+            body, int(flags), int(token), int(attempts), _text(key), unquote(_text(id_)),
+            int(stored_ms), int(_text(expires_ms) or 0),
+        )  # fmt: skip
+    except ValueError:
+        raise ConnectionError(NO_ANSWER) from None
 
 
 def _fact(line: bytes) -> tuple[bytes, bytes]:

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final
 
 from kestrelpy.wire import dial
-from kestrelpy.wire.answers import Answer, AnswerReader, BadAnswer
+from kestrelpy.wire.answers import NO_ANSWER, Answer, AnswerReader, BadAnswer
 from kestrelpy.wire.dial import NOBODY, Access, Address
 from kestrelpy.wire.refusals import is_logged_out
 
@@ -121,9 +121,12 @@ class AsyncConnection:
             request = next(steps)
             while True:
                 writer.write(request)
-                line = await reader.readline()
-                if not line.endswith(b"\r\n"):
-                    raise ConnectionError("the server closed the connection before a login")
+                try:
+                    line = await reader.readuntil(b"\r\n")
+                except asyncio.IncompleteReadError:
+                    raise ConnectionError(dial.NO_LOGIN) from None
+                except asyncio.LimitOverrunError:
+                    raise ConnectionError(NO_ANSWER) from None
                 request = steps.send(line[:-2])
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,6 +136,8 @@ class AsyncConnection:
             while data := await reader.read(_READ_BYTES):
                 for answer in answers.feed(data):
                     is_new = False
+                    if not self._waiting:  # nothing was asked
+                        raise BadAnswer(answer.line)
                     waiting = self._waiting.popleft()
                     if not waiting.done():
                         waiting.set_result(answer)

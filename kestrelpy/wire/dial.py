@@ -23,10 +23,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from kestrelpy.wire.answers import NO_ANSWER
 from kestrelpy.wire.refusals import LoginRefused, is_logged_out
 
 Address = tuple[str, int] | str  # host and port, or the path of a Unix socket
 
+NO_LOGIN: Final = "the server closed the connection before a login"
 _PASSWORD_BYTES_MAX: Final = 1 << 10
 _LINE_BYTES_MAX: Final = 1 << 10
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
@@ -280,8 +282,10 @@ def _line(sock: socket.socket) -> bytes:
     line = b""
     while not line.endswith(b"\r\n"):
         got = sock.recv(_LINE_BYTES_MAX)
-        if not got or len(line) > _LINE_BYTES_MAX:
-            raise ConnectionError("the server closed the connection before a login")
+        if not got:
+            raise ConnectionError(NO_LOGIN)
+        if len(line) > _LINE_BYTES_MAX:
+            raise ConnectionError(NO_ANSWER)
         line += got
     return line[:-2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 
 import pytest
@@ -44,4 +45,18 @@ def test_a_wait_that_is_never_answered_is_asked_again_on_another_connection(
             with second:
                 assert first.recv(100) == second.recv(100)
                 assert first.recv(100) == b""  # it is closed: a late item returns to the queue
+        waiting.end()
+
+
+def test_an_item_that_cannot_be_read_is_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        waiting = Fetcher(Server(server.getsockname()), "q", "q", 30, False, Outage("the daemon"))
+        waiting.ask()
+        peer, _ = server.accept()
+        with peer:
+            peer.sendall(b"VALUE q 0 1 x\r\nb\r\nEND\r\n")
+            select.select([waiting], [], [], 30)
+            assert waiting.read() is None
+        assert not waiting.is_asked
+        assert "bytes that are no answer" in caplog.messages[0]
         waiting.end()

@@ -106,3 +106,13 @@ def test_a_body_that_comes_slowly_is_taken_out_once_it_is_whole() -> None:
     assert reader.begun.bodies == [b"abcd"]
     (answer,) = reader.feed(b"VALUE x 0 1\r\ne\r\nEND\r\n")
     assert answer.bodies == [b"abcd", b"e"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"7 1", b"7 1 x 17 - 3 leased k i", b"7 1 12 17 - 3 leased k i j", b"x 1 12 17 - 3 l k i"],
+)
+def test_an_item_with_other_words_is_an_error_of_the_connection(words: bytes) -> None:
+    (answer,) = AnswerReader().feed(b"VALUE q %b\r\nx\r\nEND\r\n" % words)
+    with pytest.raises(ConnectionError, match="bytes that are no answer"):
+        answer.found()

@@ -75,3 +75,23 @@ async def test_a_cancellation_that_comes_with_the_answer_is_not_lost() -> None:
         await asking
     connection.close()
     server.close()
+
+
+@pytest.mark.parametrize("answers", [[b"x" * 200_000], [ASKS_FOR_A_LOGIN, b"S" * 200_000]])
+async def test_a_line_without_an_end_during_the_login_is_an_error_of_the_connection(
+    answers: list[bytes]
+) -> None:
+    async with answering(answers) as address:
+        connection = AsyncConnection(address, 20, 20, Access(user="anna", password="let me in"))
+
+        with pytest.raises(ConnectionError, match="the server sent bytes that are no answer"):
+            await connection.connect()
+
+
+async def test_an_answer_to_no_request_ends_the_connection() -> None:
+    async with answering([b"END\r\nSTORED\r\n"]) as address:
+        connection = AsyncConnection(address, 20, 20, Access())
+        for _ in range(2):
+            assert (await connection.ask("get jobs")).line == b"END"
+            assert connection._writer is None  # the next request connects again
+        connection.close()

@@ -178,3 +178,9 @@ def test_a_mistake_is_one_sentence(said: dict[str, Any], text: str) -> None:
 def test_a_variable_that_is_neither_true_nor_false_is_refused() -> None:
     with pytest.raises(ValueError, match="KESTRELPY_TLS: 'maybe' is neither true nor false"):
         access_of(environ={"KESTRELPY_TLS": "maybe"})
+
+
+def test_a_line_without_an_end_is_no_answer_to_a_login() -> None:
+    said = "the server sent bytes that are no answer"
+    with answering(b"x" * 5000) as (address, _), pytest.raises(ConnectionError, match=said):
+        connect(address, ANNA, 20, 20)
