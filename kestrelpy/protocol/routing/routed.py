@@ -214,8 +214,11 @@ class RoutedConversation:
         return True
 
     def settle(self) -> None:
-        """Await the effect of the last requests, which have no answer: the client sends no more."""
-        if self._is_unsure and not self.is_waiting and not self.is_blocked:
+        """Await the effect of the last requests, which have no answer: the client sends no more.
+
+        This comes before the slice hears of the end, for nothing can be sent to it after that.
+        """
+        if self._is_unsure and not self.is_blocked:
             self._await(_BARRIER, _OURS)
 
     def _log_in(self) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kestrelpy.placement import Placement
-from kestrelpy.protocol.routing.routed import UNDER_WAY_MAX
+from kestrelpy.protocol.routing.routed import SKIPPED_BYTES_MAX, UNDER_WAY_MAX
 from tests.support.routed_harness import SlicedHarness
 from tests.support.server_harness import ServerHarness
 
@@ -116,14 +116,15 @@ def test_a_slice_that_cannot_be_reached_refuses_what_was_sent_to_it_alone() -> N
 
 
 @pytest.mark.parametrize("cut", range(14))
-def test_a_body_that_looks_like_the_end_of_a_quiet_answer_is_a_body(cut: int) -> None:
+@pytest.mark.parametrize("body", [b"MN", b"IDLE"])
+def test_a_body_that_looks_like_a_line_to_the_router_is_a_body(cut: int, body: bytes) -> None:
     many = SlicedHarness(SLICES)
     talk, number = many.talk("a"), many.placement.slice_of(b"a")
-    answers = b"VA 2\r\nMN\r\nMN\r\nEND\r\n"
+    answers = b"VA %d\r\n%b\r\nMN\r\nEND\r\n" % (len(body), body)
     talk.feed(b"mg a/peek v\r\nget a\r\n")
     talk.heard(number, answers[:cut])
     talk.heard(number, answers[cut:])
-    assert b"".join(talk.out) == b"VA 2\r\nMN\r\nEND\r\n"
+    assert b"".join(talk.out) == b"VA %d\r\n%b\r\nEND\r\n" % (len(body), body)
     assert not talk.is_waiting
 
 
@@ -216,10 +217,13 @@ def test_queues_of_two_slices_are_refused_with_the_remedy(request_: bytes) -> No
     assert many.asked == []
 
 
-def test_unasked_bytes_of_a_slice_end_the_connection() -> None:
+@pytest.mark.parametrize("request_", [b"", b"get a\r\n"])
+def test_unasked_bytes_of_a_slice_end_the_connection(request_: bytes) -> None:
     many = SlicedHarness(SLICES)
     talk = many.talk("a")
-    talk.heard(1, b"SERVER_ERROR too many connections\r\n")
+    many.say("a", request_)
+    assert not talk.is_finished
+    talk.heard(many.placement.slice_of(b"a"), b"SERVER_ERROR too many connections\r\n")
     assert talk.is_finished
 
 
@@ -240,3 +244,149 @@ def test_so_many_requests_are_under_way_at_most() -> None:
     assert talk.is_blocked
     many.work("a")
     assert b"".join(talk.out) == b"END\r\n" * (UNDER_WAY_MAX + 5)
+
+
+class Waiting:
+    """The users of a router at which no login ends."""
+
+    are_needed = True
+    is_over = False
+
+    def begin(self, name: str, secret: bytes, talk: object) -> Waiting:
+        return self
+
+
+@pytest.mark.parametrize("request_", [b"", b"get a\r\nget c\r\n", b"get a c\r\n", b"a login"])
+def test_what_is_under_way_holds_up_the_next_request_and_the_end(request_: bytes) -> None:
+    many = SlicedHarness(SLICES)
+    is_login = request_ == b"a login"
+    if is_login:
+        many.logins, request_ = Waiting(), b"set x 0 0 4\r\na pw\r\n"
+    talk = many.talk("a")
+    talk.feed(request_)
+    assert (talk.is_blocked, talk.is_waiting) == (bool(request_), bool(request_))
+    assert not talk.is_finished
+    talk.at_end = True
+    assert talk.is_finished == (not request_)
+    assert talk.is_owed == (bool(request_) and not is_login)
+
+
+def test_a_client_that_does_not_read_is_asked_nothing_and_is_not_finished() -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.paused = talk.at_end = True
+    talk.feed(b"get a\r\n")
+    assert (talk.sent, talk.is_finished) == ([], False)
+    talk.paused = False
+    talk.run()
+    assert len(talk.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "is_sent"),
+    [(20, 10, True), (SKIPPED_BYTES_MAX + 9, 10, False), (SKIPPED_BYTES_MAX + 9, 1 << 20, True)],
+    ids=["refused", "refused and large", "large"],
+)
+def test_a_body_goes_to_the_slice_whole_or_is_refused_here(
+    size: int, limit: int, is_sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = SlicedHarness(SLICES)
+    monkeypatch.setattr(many, "limit_of", lambda name: limit)
+    talk, number = many.talk("a"), many.placement.slice_of(b"a")
+    head, body, after = b"set a 0 0 %d\r\n" % size, b"x" * size + b"\r\n", b"get a\r\n"
+    talk.feed(head + body[:-5])
+    assert talk.held_bytes < limit + SKIPPED_BYTES_MAX
+    talk.feed(body[-5:] + after)
+    whole = [head + body] if is_sent else []
+    assert talk.sent == [(number, raw) for raw in (*whole, after)]
+    assert (b"too large" in b"".join(talk.out)) == (not is_sent)
+
+
+def test_a_mistake_is_worded_by_the_slice_that_was_asked_last() -> None:
+    many = SlicedHarness(SLICES)
+    for name in (b"a", b"c"):
+        many.say("a", b"get %b\r\nnonsense\r\n" % name)
+        assert [n for n, _ in many.asked[-2:]] == [many.placement.slice_of(name)] * 2
+
+
+def test_a_request_that_has_one_answer_is_sent_as_it_came() -> None:
+    many = SlicedHarness(SLICES)
+    many.say("a", b"flush a\r\n")
+    assert [raw for _, raw in many.asked] == [b"flush a\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "away", "times"),
+    [(b"reload\r\n", {}, 1), (b"reload\r\n", {1: "gone"}, 0), (b"flush_all\r\n", {}, 0)],
+)
+def test_the_router_reads_the_configuration_when_all_slices_could(
+    request_: bytes, away: dict[int, str], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, found = SlicedHarness(SLICES), list[int]()
+    many.away = away
+    monkeypatch.setattr(many, "reload_beside", lambda: found.append(1))
+    many.say("a", request_)
+    assert len(found) == times
+
+
+@pytest.mark.parametrize(
+    ("request_", "count"), [(b"move a c 1 noreply\r\n", 1), (b"shutdown noreply\r\n", 1)]
+)
+def test_what_the_router_refuses_without_a_reply_is_counted(request_: bytes, count: int) -> None:
+    many = SlicedHarness(SLICES)
+    assert many.say("a", request_) == b""
+    assert many.counts.refused_noreply == count
+
+
+def test_a_queue_whose_slice_is_away_is_the_answer_alone() -> None:
+    many = SlicedHarness(SLICES)
+    number = many.placement.slice_of(b"a")
+    many.away = {number: "gone"}
+    error = b"SERVER_ERROR slice %d does not answer: gone\r\n" % number
+    assert many.say("a", b"dump_config c a g\r\n") == error
+    assert [n for n, _ in many.asked] == [many.placement.slice_of(b"c"), number]
+
+
+@pytest.mark.parametrize(
+    ("request_", "has_wait", "opens"),
+    [
+        (b"get a\r\n", False, False),
+        (b"get a/t=5\r\n", True, False),
+        (b"get a/open\r\n", False, True),
+        (b"mg a/open/t=5 v\r\n", True, True),
+        (b"monitor a 5\r\n", True, True),
+        (b"set a 0 0 1\r\nx\r\n", False, False),
+    ],
+)
+def test_a_request_that_waits_or_leases_is_known(
+    request_: bytes, has_wait: bool, opens: bool
+) -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.feed(request_)
+    assert talk.has_wait == has_wait
+    assert talk.opened == ({many.placement.slice_of(b"a")} if opens else set())
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (b"get a\r\n", b""),
+        (b"get a\r\nget c\r\n", b""),
+        (b"flush_all\r\n", b"SERVER_ERROR the connection to slice 1 broke\r\n"),
+        (b"flush_all noreply\r\n", b""),
+    ],
+)
+def test_nothing_is_under_way_when_a_slice_is_gone(request_: bytes, said: bytes) -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    talk.feed(request_)
+    talk.gone(talk.slice)
+    assert not talk.is_waiting
+    assert b"".join(talk.out) == said
+
+
+def test_a_slice_that_is_away_says_nothing_about_a_request_of_the_router() -> None:
+    many = SlicedHarness(SLICES)
+    many.away[many.placement.slice_of(b"a")] = "gone"
+    assert many.say("a", b"set a 0 0 1 noreply\r\nx\r\nget c\r\n") == b"END\r\n"

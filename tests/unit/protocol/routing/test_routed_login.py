@@ -83,6 +83,7 @@ def log_in(login: RoutedLogin, users: Users, name: str) -> None:
     check = users.checks[-1]
     check.is_over, check.grant = True, users.grants.get(name.split(" ", maxsplit=1)[0])
     assert login.go_on()
+    assert login.stream is None
 
 
 def test_before_the_login_a_slice_is_told_of_nobody(login: RoutedLogin) -> None:
@@ -137,6 +138,7 @@ def test_what_the_router_does_itself_needs_its_right_here(login: RoutedLogin, us
     users.grants["anna"] = Grant("anna", Role.WRITE, ["*"])
     log_in(login, users, "anna")
     assert login.passes(GET)
+    assert login.passes(command(b"reload\r\n"))  # the slices refuse it
     assert not login.passes(SHUTDOWN)
     with pytest.raises(ClientError, match="this needs the role admin in all queues"):
         login.admits(SHUTDOWN)
@@ -159,3 +161,11 @@ def test_without_users_everything_passes(login: RoutedLogin, users: Users) -> No
     assert login.passes(GET)
     assert login.passes(SHUTDOWN)
     assert not login.is_strange
+
+
+def test_a_client_that_needs_no_login_may_do_everything() -> None:
+    login = RoutedLogin(None, "unix", lambda _: None, lambda: None)
+    assert login.introduction == b"client memcache unix /\r\n"
+    assert login.passes(SHUTDOWN)
+    assert login.admits(SHUTDOWN)
+    assert (login.is_strange, login.is_another) == (False, False)
