@@ -214,3 +214,18 @@ async def test_who_loses_the_right_during_work_is_shown_nothing_of_it(
     with pytest.raises(Gone if has_begun else HttpError):
         await task
     assert steps == ["begun"]
+
+
+async def test_room_that_comes_after_the_client_has_gone_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = call()
+
+    async def reserve(self: Share, size: int) -> bool:
+        one.is_gone = True
+        return self.hold(size)
+
+    monkeypatch.setattr(Share, "reserve", reserve)
+    with pytest.raises(Gone):
+        await one.reserve(50)
+    assert one.share.held == 0

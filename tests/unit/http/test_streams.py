@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from journal.format import text_of, value_of
+from kestrelpy.http import streams
 from kestrelpy.http.streams import hash_64, is_of_member
 from kestrelpy.operations.reading import PAGE_BYTES_MAX
 from tests.support.disks import HeldDisk
@@ -347,3 +348,16 @@ async def test_an_answer_about_an_event_waits_until_that_is_on_disk(
             disk.go.set()
         assert (await first).status_code == 201
         assert (await second).status_code == status
+
+
+async def test_a_category_without_events_is_answered_when_the_server_stops_before_its_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(self: streams._Scan, after: int, most: int) -> streams.CategoryPage:
+        self._call.is_leaving = True
+        return streams.CategoryPage([], after, True)
+
+    monkeypatch.setattr(streams._Scan, "read", read)
+    async with web(tmp_path) as server:
+        said = await server.client.get("/categories/account?wait=20s")
+        assert (said.status_code, said.json()["events"]) == (200, [])

@@ -318,3 +318,10 @@ def test_no_place_is_remembered_when_the_last_item_is_gone() -> None:
         pass
     assert not q.reader.live.count
     assert len(q.reader.placings) == 0
+
+
+@pytest.mark.parametrize(("is_date", "at_ms"), [(True, 1_500), (False, 12_000)])
+def test_a_date_comes_by_the_wall_clock_and_a_duration_from_now_on(
+    is_date: bool, at_ms: int
+) -> None:
+    assert Delay(11_500, is_date).at_ms(clock_at(10_000), 500) == at_ms

@@ -598,3 +598,14 @@ def test_a_waiter_whose_queue_is_deleted_as_its_time_ends_is_answered_once() -> 
     q.broker.tick(q.now_ms)
 
     assert q.answers() == [("anna", None)]
+
+
+def test_a_queue_has_the_second_of_its_creation_for_a_generation_over_restarts() -> None:
+    stage = ServerHarness()
+    stage.store(b"1")
+    created_ms = stage.queue("jobs").created_ms
+    assert stage.queue("jobs").generation == stage.unix_ms // 1000
+
+    stage.pass_time(60_000)
+    stage.restart()
+    assert created_ms - 1000 <= stage.queue("jobs").created_ms <= created_ms

@@ -148,3 +148,29 @@ async def test_the_figures_of_many_queues_come_in_parts_and_pages(
         assert list(first["queues"]) == ["q0", "q1", "q2"]
         assert (list(second["queues"]), second["next"]) == (["q3", "q4"], None)
         assert first["server"]["curr_items"] == 5
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "why"),
+    [
+        ("daemon", "is_leaving", True, "stopping"),
+        ("daemon", "closed", "standby of host-a", "standby of host-a"),
+        ("daemon", "mode", "readonly", "readonly"),
+        ("broker", "no_new_queue", "no new queue is made", "no_new_queue"),
+    ],
+)
+async def test_ready_says_what_became_true_while_it_looked_at_the_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, name: str, value: Any, why: str
+) -> None:
+    async with web(tmp_path) as server:
+        changed = server.daemon if part == "daemon" else server.daemon.broker
+        before = getattr(changed, name)
+
+        async def look(self: health.Readiness, call: Any) -> str:
+            setattr(changed, name, value)
+            return "ok"
+
+        monkeypatch.setattr(health.Readiness, "health", look)
+        said = await server.client.get("/ready")
+        setattr(changed, name, before)
+        assert (said.status_code, said.json()["why"]) == (503, why)

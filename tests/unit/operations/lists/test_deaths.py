@@ -83,3 +83,9 @@ def test_a_hundred_thousand_dead_of_five_thousand_reasons_are_grouped_in_slices(
 def test_the_facts_of_a_dead_letter_have_its_reason(server: ServerHarness) -> None:
     (death,) = Deaths(server.queue("jobs")).facts([2, 99])
     assert (death.id, death.reason, death.attempts, death.is_leased) == (2, b"late", 1, False)
+
+
+def test_a_page_ends_with_the_last_dead_letter_or_when_it_is_full(server: ServerHarness) -> None:
+    found = Deaths(server.queue("jobs"))
+    assert counted(found.page(DeathFilter(), 0, 9)) == (([1, 2, 3], 0), 0)
+    assert counted(found.page(DeathFilter(), 0, 2)) == (([1, 2], 2), 0)

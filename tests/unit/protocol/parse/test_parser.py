@@ -418,3 +418,58 @@ def test_an_option_of_set_alone_goes_with_no_other_verb_that_stores(
     assert version[:2] == ("Plain", b"version"), "the body is skipped"
     (stored,) = commands([b"set %b 0 0 1\r\nx\r\n" % key])
     assert stored[0] == "Store"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"set q 0 x 1\r\nx", b"bad expiry"),
+        (b"set q 0 -x 1\r\nx", b"bad expiry"),
+        (b"set q 0 00000000000000001 1\r\nx", b"bad expiry"),
+        (b"set q 0 9007199254740992 1\r\nx", b"bad expiry"),
+        (b"set q 0 0", b"bad byte count"),
+        (b"set q 0 0 x", b"bad byte count"),
+        (b"set q 0 0 00000000001", b"bad byte count"),
+        (b"cas a/key=K 0 0 1 x\r\nx", b"bad version"),
+        (b"cas a/key=K 0 0 1 00000000000000001\r\nx", b"bad version"),
+        (b"cas a/key=K 0 0 1 9007199254740992\r\nx", b"bad version"),
+        (b"set a/key=K/expect 0 0 1\r\nx", b"option expect needs a value"),
+        (b"set a/key=K/expect=%C2%B2 0 0 1\r\nx", b"option expect is "),
+        (b"set a/key=K/expect=00000000000000001 0 0 1\r\nx", b"option expect is "),
+        (b"set a/key=K/expect=9007199254740992 0 0 1\r\nx", b"option expect is "),
+        (b"set q/confirm=jobs:00000000000000001 0 0 1\r\nx", b"option confirm: its token"),
+        (b"set q/confirm=jobs:x 0 0 1\r\nx", b"option confirm: its token"),
+        (b"touch q x", b"bad seconds"),
+        (b"touch q 000000000000000000001", b"bad seconds"),
+        (b"touch q 0", b"bad seconds"),
+        (b"monitor q x", b"bad seconds"),
+        (b"monitor q 0000000001", b"bad seconds"),
+        (b"monitor q 1 0", b"bad max"),
+        (b"confirm q x", b"bad count"),
+        (b"confirm q 0000000001", b"bad count"),
+        (b"get q/peek/after", b"option after needs a value"),
+        (b"get q/peek/after=x", b'option after is "x"'),
+        (b"get q/peek/after=9007199254740992", b'option after is "9007199254740992"'),
+        (b"get q/peek/since", b"option since needs a value"),
+        (b"get q/peek/after=0/n", b"option n needs a value"),
+        (b"get q/peek/after=0/n=0", b'option n is "0"'),
+        (b"gets q/open/lease", b"option lease needs a duration"),
+        (b"get q/close/token=9007199254740992", b'option token is "9007199254740992"'),
+        (b"set q/delay 0 0 1\r\nx", b"option delay needs a duration"),
+        (b"mg q T0", b"bad seconds"),
+        (b"ms q 1 F\r\nx", b"flag F needs a value"),
+        (b"mg q/peek h5", b"flag h takes no value"),
+        (b"ms q 1 MA\r\nx", b"not supported by a queue"),
+        (b"ms q 1 MP\r\nx", b"not supported by a queue"),
+        (b"mg q s", b"mg without flag v would take an item unseen"),
+        (b"mg q/open s", b"mg without flag v would take an item unseen"),
+    ],
+)
+def test_a_word_that_cannot_be_used_is_refused_in_a_sentence(line: bytes, why: bytes) -> None:
+    refused = commands([line + b"\r\n"])[0]
+    assert refused[0] == "Bad"
+    assert why in cast(bytes, refused[1])
+
+
+def test_a_flag_without_a_value_may_be_the_opaque_alone() -> None:
+    assert commands([b"mg q/peek O v\r\n"])[0][0] == "Formed"

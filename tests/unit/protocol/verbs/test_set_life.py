@@ -46,3 +46,14 @@ def test_an_item_is_there_up_to_its_expiry_and_not_after(
     assert stage.say("bob", b"get jobs/peek").startswith(b"VALUE ")
     stage.pass_time(1)
     assert stage.say("bob", b"get jobs/peek") == b"END\r\n"
+
+
+def test_an_alias_whose_queues_all_refuse_for_now_answers_with_the_first_refusal() -> None:
+    stage = ServerHarness()
+    stage.set_alias("both", ["jobs", "other"])
+    stage.set_mode("readonly")
+    said = stage.say("a", b"set both 0 0 1", b"x")
+    assert said.startswith(b"SERVER_ERROR ")
+    stage.set_mode("up")
+    stage.broker.queues_max = 0
+    assert stage.say("a", b"set both 0 0 1", b"x").startswith(b"SERVER_ERROR ")
