@@ -37,6 +37,12 @@ class Placement:
         self._patterns = [(each.encode(), _expression(each)) for each in groups]
         self._known: dict[bytes, int] = {}
 
+    @property
+    def layout(self) -> str:
+        """A short word that differs if any queue may have another place."""
+        groups = b" ".join(pattern for pattern, _ in self._patterns)
+        return blake2b(b"%d %b" % (self.slices, groups), digest_size=_HASH_BYTES).hexdigest()
+
     def group_of(self, name: bytes) -> bytes:
         """Return the group of a queue or a child."""
         queue = name.partition(b"+")[0]

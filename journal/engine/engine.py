@@ -81,12 +81,13 @@ class Member(NamedTuple):
 
 class Seat(NamedTuple):
     """A process that may own slices, as it said last. `is_drained`: an operator wants it to own
-    none."""
+    none. `waits`: the slices that it is ready to take over."""
 
     member: Member
     takeover_s: float
     age_s: float  # since it said so, by the engine's clock
     is_drained: bool = False
+    waits: tuple[int, ...] = ()
 
 
 class Claim(NamedTuple):
@@ -181,9 +182,11 @@ class Engine(Protocol):
     def owners(self) -> dict[int, Owner]:
         """Return who claimed each slice last. Raises EngineAway."""
 
-    def note(self, member: Member, takeover_s: float) -> None:
-        """Say that this process may own slices, and how long an owner may be silent before it
-        claims one. Raises EngineAway."""
+    def note(
+        self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
+    ) -> None:
+        """Say that this process may own slices, how long an owner may be silent before it claims
+        one, and which it is ready to take over; None: as it said before. Raises EngineAway."""
 
     def members(self) -> list[Seat]:
         """Return the processes that have said so, by name. Raises EngineAway."""

@@ -27,11 +27,11 @@ from kestrelpy.config.plain_file import read_plain
 from kestrelpy.config.queue_settings import TARGETS, QueueBlock, QueueSettings
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
 from kestrelpy.config.schedules import ScheduleBlock
-from kestrelpy.config.settings import Config, FleetConfig, JournalConfig, ServerConfig
+from kestrelpy.config.settings import Config, FleetConfig, JournalConfig, ServerConfig, place_of
 
 __all__ = [
     "FILE_NAME", "ONE_GROUP", "SYSTEM_FILE", "TARGETS", "Config", "ConfigError", "Cycle",
     "FleetConfig", "JournalConfig", "QueueBlock", "QueueSettings", "ScheduleBlock", "ServerConfig",
     "as_toml", "changed_settings", "find_config_file", "find_cycle", "load_config", "make_archives",
-    "read_declaration", "read_plain", "settings_in_force", "stored_block", "targets_of",
+    "place_of", "read_declaration", "read_plain", "settings_in_force", "stored_block", "targets_of",
 ]  # fmt: skip

@@ -209,6 +209,13 @@ class JournalConfig(Section):
         return self
 
 
+def place_of(address: str) -> tuple[str, int] | None:
+    """Return the host and the port of a member's address, host:port; None: it has none."""
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and 0 < int(port) < 65536
+    return (host.removeprefix("[").removesuffix("]"), int(port)) if host and is_port else None
+
+
 class FleetConfig(Section):
     """`[fleet]`: the engine that has the data, and this process among those that may own it."""
 
@@ -221,7 +228,7 @@ class FleetConfig(Section):
     name: MemberOrNone = None
     """The name of this process among those that wait. "none": the host's."""
     address: MemberOrNone = None
-    """Where the other processes reach this one."""
+    """Where the other processes reach this one: host:port. With slices they connect there."""
     takeover_ms: TakeoverMs = Field(default=3000, alias="takeover")
     """An owner that has committed nothing for so long is taken to be dead; it commits several times
     in this time if it lives. Give all members the same: of two settings the longer one counts.
@@ -236,8 +243,8 @@ class FleetConfig(Section):
     """
 
     slices: Slices = 1
-    """How many slices the queues are spread over. Each has a process and a folder of its own, so
-    that this many processors are used; clients connect as to one server.
+    """How many slices the queues are spread over. Each has a process of its own, so that this many
+    processors are used; clients connect as to one server. The members of an engine share them.
     """
     groups: Groups = ()
     """Queues whose names match one of these patterns, in which * stands for any characters, are in
@@ -245,14 +252,22 @@ class FleetConfig(Section):
     """
     slice: SliceOrNone = None
     """The one slice that this process has. "none": it starts a process for each."""
+    secret_file: PathOrNone = None
+    """A file with the secret that members show each other, one line. It is needed with slices and
+    users: a member tells the others who its clients are."""
 
     @pydantic.model_validator(mode="after")
     def _has_its_slice(self) -> Self:
         if self.slice is not None and self.slice > self.slices:
             raise ValueError(f"slice = {self.slice} of slices = {self.slices}: there is none")
-        if self.engine is not None and self.slices > 1:
-            raise ValueError("slices with engine: an engine has one slice so far")
+        if self.engine is not None and self.slices > 1 and self.place is None:
+            raise ValueError("slices with engine: address must be a host and a port, db1:22133")
         return self
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The host and the port of `address`; None: it has none."""
+        return place_of(self.address or "")
 
     @pydantic.model_validator(mode="after")
     def _names_an_engine(self) -> Self:
@@ -319,6 +334,9 @@ class Config(Section):
 
     def _refuse_doors(self) -> Self:
         """Raise ValueError for a way in that does not lead over slices."""
+        fleet = self.fleet
+        if fleet.engine and fleet.slices > 1 and self.auth and not fleet.secret_file:
+            raise ValueError("[fleet] slices with users in [auth]: secret_file is needed")
         if self.is_router and self.server.http_port is not None:
             raise ValueError(
                 '[fleet] slices with http_port (write http_port = "off"): that does not lead over '
@@ -349,6 +367,7 @@ class Config(Section):
 
         sections: dict[str, object] = {
             "server": moved(self.server, ("server",)),
+            "fleet": moved(self.fleet, ("fleet",)),
             "queue_defaults": moved(self.queue_defaults, ("queue_defaults",)),
             "queues": {name: moved(each, ("queues", name)) for name, each in self.queues.items()},
         }

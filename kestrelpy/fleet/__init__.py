@@ -6,7 +6,7 @@ from kestrelpy.fleet.membership import NOT_LOOKED, Membership
 from kestrelpy.fleet.move_in import Moved, MoveIn, SliceNotEmpty, refuse_damage, remove_import
 from kestrelpy.fleet.move_out import MoveOut
 from kestrelpy.fleet.patroni import NoPatroni, patroni_version, why_bad_patroni
-from kestrelpy.fleet.shares import GONE_AFTER, attended, living, owned, plan, surplus
+from kestrelpy.fleet.shares import GONE_AFTER, NOTES, attended, living, owned, plan, surplus
 from kestrelpy.fleet.slice_folders import (
     make_slice_folders,
     slice_of_folder,
@@ -18,9 +18,9 @@ from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
 NEEDS_EXTRA = "needs the extra fleet: pip install 'kestrelpy[fleet]'"
 
 __all__ = [
-    "GONE_AFTER", "NEEDS_EXTRA", "NOT_LOOKED", "SLICE", "FleetMember", "Membership", "MoveIn",
-    "MoveOut", "Moved", "NoPatroni", "SliceNotEmpty", "SliceOwned", "attended", "claim_unowned",
-    "living", "make_slice_folders", "owned", "patroni_version", "plan", "refuse_damage",
-    "remove_import", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni",
+    "GONE_AFTER", "NEEDS_EXTRA", "NOTES", "NOT_LOOKED", "SLICE", "FleetMember", "Membership",
+    "MoveIn", "MoveOut", "Moved", "NoPatroni", "SliceNotEmpty", "SliceOwned", "attended",
+    "claim_unowned", "living", "make_slice_folders", "owned", "patroni_version", "plan",
+    "refuse_damage", "remove_import", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni",
     "why_other_slices",
 ]  # fmt: skip

@@ -16,8 +16,10 @@ from typing import Final, NamedTuple
 
 from journal.engine import Member, Owner, Seat
 
-# A member is gone if it has been silent for this many times its `takeover`.
+# A member is gone if it has been silent for this many times its `takeover`, and gets no slice from
+# another one if it has been silent for half of that.
 GONE_AFTER: Final = 3
+NOTES: Final = 2  # how often a member says in `takeover` that it is there
 
 
 class Place(NamedTuple):
@@ -34,7 +36,7 @@ def living(seats: Iterable[Seat]) -> list[Member]:
     return sorted(
         {
             each.member for each in seats
-            if each.age_s < GONE_AFTER * each.takeover_s and not each.is_drained
+            if each.age_s < GONE_AFTER / NOTES * each.takeover_s and not each.is_drained
         }
     )  # fmt: skip
 
@@ -77,9 +79,15 @@ def attended(places: Mapping[int, Place], member: Member) -> set[int]:
     return {number for number, each in places.items() if member in (each.owner, each.heir)}
 
 
-def surplus(places: Mapping[int, Place], member: Member) -> list[int]:
-    """Return the slices that this member is to give up."""
-    return sorted(n for n, each in places.items() if each.moves and each.owner == member)
+def surplus(
+    places: Mapping[int, Place], member: Member, seats: Iterable[Seat]
+) -> list[int]:
+    """Return the slices that this member is to give up now: their heirs are ready."""
+    ready = {(each.member, number) for each in seats for number in each.waits}
+    return sorted(
+        number for number, each in places.items()
+        if each.moves and each.owner == member and (each.heir, number) in ready
+    )  # fmt: skip
 
 
 def _shares(slices: int, has: Mapping[Member, list[int]]) -> dict[Member, int]:

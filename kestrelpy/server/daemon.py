@@ -121,7 +121,7 @@ class Daemon:
         )
         self._handed = list[tuple[str, socket.socket]]()
         self._loop = asyncio.get_running_loop()
-        self.membership = Membership(member, self._note_closed, say, self.shutdown)
+        self.membership = Membership(member, self._note_closed, self._say_standby, self.shutdown)
         self.may_answer = self.membership.gate
         self._parts = parts = assemble(
             self.policies, self._files, start_task=self._start_task, mode=lambda: self.mode,
@@ -233,6 +233,10 @@ class Daemon:
             self.reload(f"{OPERATOR} by SIGHUP")
         else:
             self._end_by(signal.Signals(number).name)
+
+    def _say_standby(self, sentence: str) -> None:
+        self._say(sentence)
+        self._supervisor.waits(sentence)
 
     def _note_closed(self, why: str, owner_address: str = "") -> None:
         """Serve no client, for this reason; "": serve. Replies that are on their way wait."""

@@ -25,6 +25,8 @@ from kestrelpy.fleet import NoPatroni, patroni_version, why_bad_patroni, why_oth
 log = logging.getLogger("kestrelpy")
 
 _LOOKUP_SECONDS: Final = 5.0
+_SECRET_LENGTH_MIN: Final = 16  # characters
+_SECRET_LENGTH_MAX: Final = 256
 
 _SOCKET_PATH_BYTES_MAX: Final = 107  # Linux's; others allow a few less
 _NEW_SOCKET_BYTES: Final = 8  # a socket has another name in its folder until it listens
@@ -192,6 +194,7 @@ def _check(config: Config, is_listening: bool) -> None:
     """Raise Unservable if a file, address or folder of these settings cannot be used. Blocks."""
     server = config.server
     Tls.check(server)
+    secret_of(config)
     hosts = {"host": server.host} if is_listening and server.port is not None else {}
     if server.http_port is not None:
         hosts["http_host"] = server.http_host
@@ -204,6 +207,41 @@ def _check(config: Config, is_listening: bool) -> None:
             raise Unservable(f"[server] {setting}: {why}")
     if is_listening:
         _refuse_shared(server)
+
+
+def secret_of(config: Config) -> str:
+    """Return the secret of the fleet, "" if it has none; raise Unservable. Blocks."""
+    path = config.fleet.secret_file
+    if path is None:
+        return ""
+    named = f"[fleet] secret_file {path}"
+    try:
+        secret = read_plain(path).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise Unservable(f"{named}: {_why(error)}") from error
+    if not _SECRET_LENGTH_MIN <= len(secret) <= _SECRET_LENGTH_MAX or len(secret.split()) != 1:
+        raise Unservable(
+            f"{named}: it needs one word of {_SECRET_LENGTH_MIN} to {_SECRET_LENGTH_MAX} characters"
+        )
+    return secret
+
+
+def tls_between_members(config: Config) -> ssl.SSLContext | None:
+    """Return how this process connects to other members; None: without TLS. The certificate of a
+    member must be of tls_client_ca, or the same as this one's. Raise Unservable. Blocks."""
+    server = config.server
+    found = _read(server)
+    if found is None or server.tls_cert is None:
+        return None
+    context = ssl.create_default_context()
+    _load(context, found)
+    authority = server.tls_client_ca or server.tls_cert
+    try:
+        with _as_file(read_plain(authority)) as path:
+            context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        raise Exposed(f"[server] {authority}: {_why(error)}") from error
+    return context
 
 
 def _check_patroni(url: str | None) -> None:

@@ -59,6 +59,10 @@ class Supervisor:
         """The daemon serves, after a start or a reload."""
         self._tell("READY=1", f"STATUS={status}")
 
+    def waits(self, status: str) -> None:
+        """The daemon is a standby: it is there, and does not serve."""
+        self._tell(f"STATUS={status}")
+
     def reloading(self) -> None:
         """A reload has begun; `ready` ends it."""
         usec = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000

@@ -149,11 +149,14 @@ class MemoryEngine:
             for number, each in self._slices.items()
         }  # fmt: skip
 
-    def note(self, member: Member, takeover_s: float) -> None:
+    def note(
+        self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
+    ) -> None:
         self._answer()
         before = self.seats.get(member)
         is_drained = before is not None and before.is_drained
-        self.seats[member] = Seat(member, takeover_s, self.clock(), is_drained)
+        ready = tuple(waits) if waits is not None else before.waits if before is not None else ()
+        self.seats[member] = Seat(member, takeover_s, self.clock(), is_drained, ready)
 
     def members(self) -> list[Seat]:
         self._answer()

@@ -326,8 +326,17 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.journals.later_syncs.LaterSyncs": {},
     "server.slices.router.SliceRouter": {
         "_config _config_file _connections_max": SETTING, "lines": CACHE,
-        "_slices _runs _listeners": WORKS,
+        "_slices _listeners": WORKS,
     },
+    "server.slices.slice_set.SliceSet": {
+        "_config _config_file _sockets": SETTING, "_runs processes": WORKS, "_why": "it ends",
+    },
+    "server.slices.member_slices.MemberSlices": {
+        "_engine _member key _tls _takeover_s": SETTING, "_seen _trouble": "of the last look",
+        "_noted_s _blind_s": "when it looked last", "_noted _waiting": "of the last look",
+        "_idle_s": "what may be needed again",
+    },
+    "server.slices.doors.Key": {"_layout _secret": SETTING},
     "server.slices.slice_process.SliceProcess": {
         "number socket_path _folder _words _notes_path": NAME, "status": "what it said last",
         "is_serving has_served _process": WORKS,
@@ -481,6 +490,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.routing.routed_wire.Awaited protocol.routing.routed.RoutedConversation
         protocol.routing.routed_login.RoutedLogin
         server.slices.connections.ClientConnection server.slices.connections.SliceConnection
+        server.slices.doors.Entrance server.slices.doors.Side server.slices.doors._Asking
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
         protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.OpenBatch
@@ -572,6 +582,7 @@ _VALUES: Final[dict[str, str]] = {
         server.daemon.StartError server.connections.listeners.CannotListen
         server.supervisor.BadInheritance journal.held_folder.FolderChanged
         protocol.routing.answer_ends.Unreadable server.slices.connections.SliceAway
+        server.slices.doors.NotThere server.slices.member_slices.Seen
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
@@ -600,6 +611,8 @@ _VALUES: Final[dict[str, str]] = {
         server.connections.revocation.Revocable
         protocol.routing.routed_login.Waking
         protocol.routing.routed.RouterHost server.slices.connections.RouterPort
+        server.slices.doors.DoorPort
+        server.slices.doors.EnteringClient
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,
     "what people did last, bounded; an entry lets go what it rested on": """

@@ -123,11 +123,15 @@ WITH gone AS (
     DELETE FROM kestrelpy.member WHERE beat < clock_timestamp() - interval '1 day'
         AND (name, address) <> (%(member)s, %(address)s)
 )
-INSERT INTO kestrelpy.member VALUES (%(member)s, %(address)s, %(takeover)s, clock_timestamp())
-ON CONFLICT (name, address) DO UPDATE SET takeover = excluded.takeover, beat = excluded.beat
+INSERT INTO kestrelpy.member AS m (name, address, takeover, beat, waits)
+VALUES (%(member)s, %(address)s, %(takeover)s, clock_timestamp(),
+        coalesce(%(waits)s::int[], '{}'))
+ON CONFLICT (name, address) DO UPDATE SET takeover = excluded.takeover, beat = excluded.beat,
+    waits = coalesce(%(waits)s::int[], m.waits)
 RETURNING 1"""
 _MEMBERS: Final = """
-SELECT name, address, takeover, extract(epoch FROM clock_timestamp() - beat)::float8, drained
+SELECT name, address, takeover, extract(epoch FROM clock_timestamp() - beat)::float8, drained,
+       waits
 FROM kestrelpy.member ORDER BY name, address"""
 _AGREE: Final = """
 INSERT INTO kestrelpy.fleet AS f (id, slices) VALUES (1, %(slices)s)
@@ -260,8 +264,13 @@ class PostgresEngine:
     def owners(self) -> dict[int, Owner]:
         return _owners(self._look(_OWNERS, {}))
 
-    def note(self, member: Member, takeover_s: float) -> None:
-        values = {"member": member.name, "address": member.address, "takeover": takeover_s}
+    def note(
+        self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
+    ) -> None:
+        values = {
+            "member": member.name, "address": member.address, "takeover": takeover_s,
+            "waits": None if waits is None else list(waits),
+        }  # fmt: skip
         self._look(_NOTE, values)
         if not self._committing.is_open:
             # Connect now: clients wait for a claim. The claim reports an error of the connection.
@@ -459,7 +468,10 @@ def members_of(connection: psycopg.Connection[tuple[Any, ...]]) -> list[Seat]:
 
 
 def _members(rows: list[tuple[Any, ...]]) -> list[Seat]:
-    return [Seat(Member(row[0], row[1]), *row[2:]) for row in rows]
+    return [
+        Seat(Member(name, address), takeover_s, age_s, is_drained, tuple(waits))
+        for name, address, takeover_s, age_s, is_drained, waits in rows
+    ]
 
 
 def _parts(offset: int, size: int) -> Iterator[tuple[int, int]]:

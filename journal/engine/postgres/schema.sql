@@ -45,6 +45,8 @@ CREATE TABLE IF NOT EXISTS kestrelpy.member (
 
 -- An operator wants this member to own no slice.
 ALTER TABLE kestrelpy.member ADD COLUMN IF NOT EXISTS drained boolean NOT NULL DEFAULT false;
+-- The slices that it is ready to take over.
+ALTER TABLE kestrelpy.member ADD COLUMN IF NOT EXISTS waits int[] NOT NULL DEFAULT '{}';
 
 -- How many slices the queues are spread over: said once, by the first member.
 CREATE TABLE IF NOT EXISTS kestrelpy.fleet (

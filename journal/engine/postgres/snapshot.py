@@ -53,7 +53,9 @@ class PostgresSnapshot:
     def release(self, at: Claim) -> None:
         self._refuse()
 
-    def note(self, member: Member, takeover_s: float) -> None:
+    def note(
+        self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
+    ) -> None:
         self._refuse()
 
     def agree(self, slices: int) -> int:

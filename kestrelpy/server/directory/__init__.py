@@ -2,7 +2,7 @@
 
 from kestrelpy.server.directory.beat import Heart
 from kestrelpy.server.directory.data_directory import REMOVED_SUFFIX, DataDirectory
-from kestrelpy.server.directory.joining import directory_of, member_of
+from kestrelpy.server.directory.joining import directory_of, engine_of, member_of, seat_of
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
 from kestrelpy.server.directory.removed import Removed
@@ -17,6 +17,7 @@ __all__ = [
     "Heart",
     "Removed",
     "directory_of",
+    "engine_of",
     "last_backup_ms",
     "make_server_id",
     "member_of",
@@ -24,4 +25,5 @@ __all__ = [
     "new_id",
     "note_backup",
     "read_server_id",
+    "seat_of",
 ]

@@ -9,7 +9,7 @@ import socket
 from dataclasses import replace
 from typing import Final
 
-from journal.engine import EngineFiles, Member, slice_name
+from journal.engine import Engine, EngineFiles, Member, slice_name
 from journal.files import Disk, Files
 from journal.store import Sizes
 from kestrelpy.config import Config
@@ -47,9 +47,8 @@ def seat_of(config: Config) -> Member:
     return Member(fleet.name or socket.gethostname(), fleet.address or "")
 
 
-def member_of(config: Config) -> FleetMember | None:
-    """Return this process as a member of the fleet that the configuration names, if it does; raise
-    Unservable."""
+def engine_of(config: Config) -> Engine | None:
+    """Return the engine that the configuration names, if it does; raise Unservable."""
     fleet = config.fleet
     if fleet.engine is None:
         return None
@@ -58,7 +57,15 @@ def member_of(config: Config) -> FleetMember | None:
     except ImportError:
         raise Unservable(f"[fleet] engine {NEEDS_EXTRA}") from None
 
-    engine = PostgresEngine(fleet.engine, fleet.single)
+    return PostgresEngine(fleet.engine, fleet.single)
+
+
+def member_of(config: Config) -> FleetMember | None:
+    """Return this process as a member of the fleet that the configuration names, if it does; raise
+    Unservable."""
+    engine, fleet = engine_of(config), config.fleet
+    if engine is None:
+        return None
     number = fleet.slice or SLICE
     cache = str(config.server.data_dir / f"cache-{number}")
     files = EngineFiles(engine, data_path(config), cache, CACHE_BYTES, Disk())

@@ -46,6 +46,9 @@ class RouterPort(RouterHost, Protocol):
     def dismiss(self, connection: ClientConnection) -> None:
         """Forget a connection that is gone."""
 
+    def note_member(self, connection: ClientConnection) -> None:
+        """Note that the connection is one of another member."""
+
     async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
         """Connect to a slice, once it serves; raise SliceAway."""
 
@@ -57,8 +60,8 @@ class ClientConnection(asyncio.Protocol):
     """The link between a client's transport and its conversation."""
 
     __slots__ = (
-        "_asked", "_crowded", "_ended", "_heard_s", "_is_leaving", "_left", "_reading", "_router",
-        "_slices", "_transport", "_wire", "talk",
+        "_asked", "_crowded", "_ended", "_heard_s", "_is_given", "_is_leaving", "_left", "_reading",
+        "_router", "_slices", "_transport", "_wire", "talk",
     )  # fmt: skip
 
     def __init__(self, router: RouterPort, wire: Wire = MEMCACHE) -> None:
@@ -71,6 +74,7 @@ class ClientConnection(asyncio.Protocol):
         self._crowded: set[int] = set()  # slices that take no more bytes now
         self._reading = True
         self._is_leaving = False  # True if the router ends
+        self._is_given = False  # True if it is one of another member
         self._heard_s = clock.elapsed()
         self.talk: RoutedConversation | None = None
 
@@ -106,6 +110,16 @@ class ClientConnection(asyncio.Protocol):
             self._go_on()
         return True
 
+    def give_away(self) -> bool:
+        """Be the connection of another member from here on; return False if it is closing."""
+        talk, self.talk = self.talk, None
+        if talk is None or self._transport is None:
+            return False
+        talk.login.hang_up()
+        self._is_given = True
+        self._router.note_member(self)
+        return True
+
     def _wake(self) -> None:
         """Go on after a login."""
         if self.talk is not None:
@@ -131,6 +145,7 @@ class ClientConnection(asyncio.Protocol):
         self.talk = None
         if talk is not None:
             talk.login.hang_up()
+        if talk is not None or self._is_given:
             self._router.dismiss(self)
         links = [*self._slices.values(), *self._ended]
         self._slices, self._ended, self._asked = {}, [], None

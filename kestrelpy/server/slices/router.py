@@ -13,32 +13,35 @@ import signal
 import tempfile
 from collections.abc import Callable, Coroutine
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Final, cast
 
 import kestrelpy
-from journal.files import Disk
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.errors import ClientError
-from kestrelpy.fleet import make_slice_folders
 from kestrelpy.operations import Caller
-from kestrelpy.protocol import Lines, LogLimit, RouterCounts, Waking
+from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, Waking, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import CannotListen, Listeners, Logins
 from kestrelpy.server.daemon import BACKLOG, DRAIN_SECONDS, HEEDED, StartError
 from kestrelpy.server.descriptors import raise_file_limit, share
-from kestrelpy.server.exposure import Tls, Unservable, refuse_unservable
+from kestrelpy.server.directory import engine_of, seat_of
+from kestrelpy.server.exposure import (
+    Tls,
+    Unservable,
+    refuse_unservable,
+    secret_of,
+    tls_between_members,
+)
 from kestrelpy.server.reloading import in_time
-from kestrelpy.server.slices.connections import ClientConnection, SliceAway
-from kestrelpy.server.slices.slice_process import SliceProcess
+from kestrelpy.server.slices.connections import ClientConnection
+from kestrelpy.server.slices.doors import Entrance, Key
+from kestrelpy.server.slices.member_slices import MemberSlices
+from kestrelpy.server.slices.slice_set import SliceSet
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
 
 log = logging.getLogger("kestrelpy.router")
 
-# How long a request waits for a slice whose process has ended: that long a start takes.
-PATIENCE_SECONDS: Final = 5.0
-RETRY_SECONDS: Final = 0.05
 SWEEP_SECONDS: Final = 0.5
 _LOOKED_MAX: Final = 1000  # connections in one turn
 
@@ -68,9 +71,8 @@ class SliceRouter:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending, self._why = asyncio.Event(), ""
         self._reloading = asyncio.Lock()
-        self._changed = asyncio.Condition()  # of the slices
-        self._slices: dict[int, SliceProcess] = {}
-        self._runs: list[asyncio.Task[None]] = []
+        self._members: set[ClientConnection] = set()  # connections of other members
+        self._slices: SliceSet | None = None  # None: it has not started yet
         self._connections_max = 0
         self._tls = Tls()
         self._listeners: Listeners | None = None
@@ -104,23 +106,14 @@ class SliceRouter:
         try:
             handed = self._supervisor.sockets()
             await refuse_unservable(self._config, handed)
-            make = partial(make_slice_folders, Disk(), server.data_dir, self.placement.slices)
-            folders = await in_time(make)
             await in_time(partial(self._tls.begin, server))
+            slices = self._slices = await self._make_slices(sockets)
         except (BadInheritance, ConfigError, Unservable, OSError) as error:
             raise StartError(str(error)) from error
-        for number, folder in enumerate(folders, 1):
-            self._slices[number] = SliceProcess(
-                number, self._config.fleet, folder, sockets, self._config_file, self._note
-            )
-        self._runs = [self._loop.create_task(each.run()) for each in self._slices.values()]
-        serves = attrgetter("is_serving")
-        await self._until(lambda: self._why or all(map(serves, self._slices.values())))
-        if self._why:
+        await slices.start()
+        if self._ending.is_set():
             raise StartError(self._why)
-        listeners = self._listeners = Listeners(
-            partial(ClientConnection, self), BACKLOG, self._tls.context
-        )
+        listeners = self._listeners = Listeners(self._new_connection, BACKLOG, self._tls.context)
         try:
             if handed:
                 lines = await listeners.take_over(handed)
@@ -134,8 +127,27 @@ class SliceRouter:
             raise StartError(str(error)) from error
         for line in lines:
             self._say(line)
-        self._supervisor.ready(f"ready: {len(self._slices)} slices")
-        self._say(f"ready: data in {server.data_dir}, {len(self._slices)} slices")
+        self._supervisor.ready(f"ready: {slices.status}")
+        self._say(f"ready: data in {slices.place}, {slices.status}")
+
+    async def _make_slices(self, sockets: Path) -> SliceSet:
+        """Return the slices, here or in a fleet; raise Unservable or ConfigError."""
+        config = self._config
+        engine = engine_of(config)
+        if engine is None:
+            return SliceSet(config, self._config_file, sockets, self._end)
+        key = Key(self.placement.layout, await in_time(partial(secret_of, config)))
+        tls = await in_time(partial(tls_between_members, config))
+        return MemberSlices(
+            config, self._config_file, sockets, self._end, engine, seat_of(config), key, tls,
+            self._say,
+        )  # fmt: skip
+
+    def _new_connection(self, wire: Wire) -> asyncio.Protocol:
+        client = ClientConnection(self, wire)
+        if wire is MEMCACHE and isinstance(self._slices, MemberSlices):
+            return Entrance(self._slices, client)
+        return client
 
     def _share_files(self) -> None:
         """Raise the limit of open files: a client takes one, and one for each slice."""
@@ -159,8 +171,10 @@ class SliceRouter:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
-        await asyncio.gather(*(each.stop() for each in self._slices.values()))
-        await asyncio.gather(*self._runs, return_exceptions=True)
+        if self._slices is not None:
+            await self._slices.stop()
+        for member in list(self._members):
+            member.abort()
         for task in list(self._tasks):
             task.cancel()
         self.logins.close()
@@ -169,8 +183,8 @@ class SliceRouter:
 
     def _heed(self, number: int) -> None:
         if number == signal.SIGHUP:
-            for each in self._slices.values():
-                each.reload()
+            if self._slices is not None:
+                self._slices.reload()
             self.reload_beside()
         else:
             self._end(signal.Signals(number).name)
@@ -178,22 +192,8 @@ class SliceRouter:
     def _end(self, why: str) -> None:
         self._why = self._why or why
         self._ending.set()
-        self._note()
-
-    def _note(self) -> None:
-        """Note that a slice begins to serve, or has ended."""
-        for each in self._slices.values():
-            if each.has_failed:
-                self._end(f"slice {each.number} cannot start: {each.status}; the log says why")
-        self.start_task(self._tell())
-
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def _until(self, is_so: Callable[[], object]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(is_so)
+        if self._slices is not None:
+            self._slices.interrupt()
 
     async def _sweep(self) -> None:
         """Close idle connections, some in each turn, until cancelled."""
@@ -220,23 +220,19 @@ class SliceRouter:
     def dismiss(self, connection: ClientConnection) -> None:
         """Forget a connection that is gone."""
         self._connections.discard(connection)
+        self._members.discard(connection)
+        self.counts.connections = len(self._connections)
+
+    def note_member(self, connection: ClientConnection) -> None:
+        """Note that the connection is one of another member: it ends with its slice."""
+        self._connections.discard(connection)
+        self._members.add(connection)
         self.counts.connections = len(self._connections)
 
     async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
         """Connect to a slice, once it serves; raise SliceAway."""
-        each, why = self._slices[number], ""
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while True:
-                    await self._until(lambda: each.is_serving)
-                    try:
-                        await self._loop.create_unix_connection(make, str(each.socket_path))
-                        return
-                    except OSError as error:  # it ended just now, or too many connect at once
-                        why = error.strerror or str(error)
-                    await asyncio.sleep(RETRY_SECONDS)
-        except TimeoutError:
-            raise SliceAway(why or each.status) from None
+        assert self._slices is not None
+        await self._slices.connect(number, make)
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a task of the router."""

@@ -30,7 +30,9 @@ STOP_SECONDS: Final = 40.0  # more than a daemon takes to drain and to close its
 _NOTE_BYTES_MAX: Final = 4096
 PARENT: Final = "SLICE_PARENT"  # the variable with the router's process id
 _READY: Final = b"READY=1"
+_STOPPING: Final = b"STOPPING=1"
 _STATUS: Final = b"STATUS="
+_STANDBY: Final = "standby of "
 
 
 class SliceProcess:
@@ -38,17 +40,18 @@ class SliceProcess:
 
     def __init__(
         self, number: int, fleet: FleetConfig, folder: Path, sockets: Path,
-        config_file: Path | None, note: Callable[[], None],
+        config_file: Path | None, note: Callable[[], None], is_in_fleet: bool = False,
     ) -> None:  # fmt: skip
         """`fleet` places the queues, until the router ends. `note` is called when it begins to
-        serve, and when it ends."""
+        serve, and when it ends. `is_in_fleet`: it may wait as a standby, and is started again
+        whatever it ends of."""
         self.number: Final = number
         self._fleet = fleet
         self.socket_path: Final = sockets / f"{number}"
         self.status = "it has not started yet"
         self.is_serving = False
         self.has_served = self.has_failed = False  # once; `has_failed`: it never could start
-        self._note = note
+        self._note, self._is_in_fleet = note, is_in_fleet
         self._folder = folder
         self._words = [sys.executable, "-m", "kestrelpy", "serve"]
         self._words += ["--config", str(config_file)] if config_file is not None else []
@@ -60,6 +63,11 @@ class SliceProcess:
         self._notes_path = sockets / f"{number}.notes"
         self._notes.bind(str(self._notes_path))
 
+    @property
+    def is_standby(self) -> bool:
+        """True if it is ready to take the slice over."""
+        return self.status.startswith(_STANDBY)
+
     async def run(self) -> None:
         """Start it, and again whenever it ends by itself; return when it was stopped, or if it
         cannot start at all."""
@@ -70,7 +78,7 @@ class SliceProcess:
                 await self._live()
                 if self._is_stopping:
                     return
-                if not self.has_served:
+                if not self.has_served and not self._is_in_fleet:
                     self.has_failed = True
                     self._note()
                     return
@@ -79,6 +87,7 @@ class SliceProcess:
         finally:
             loop.remove_reader(self._notes.fileno())
             self._notes.close()
+            self._notes_path.unlink(missing_ok=True)  # the slice may have a process here again
 
     async def _live(self) -> None:
         """Run the process once."""
@@ -124,6 +133,9 @@ class SliceProcess:
             if line.startswith(_STATUS):
                 self.status = line.removeprefix(_STATUS).decode("utf-8", "replace")
         is_alive = self._process is not None and self._process.returncode is None
+        if _STOPPING in lines and self.is_serving:  # it ends, or becomes a standby
+            self.is_serving = False
+            self._note()
         if _READY in lines and is_alive and not self.is_serving:
             self.is_serving = self.has_served = True
             if self._is_reload_due:

@@ -101,6 +101,10 @@ def test_members_are_seen_until_they_are_drained_and_the_first_says_how_many_sli
     seats = [each for each in engine.members() if each.member.address.startswith("there:")]
     assert [each[:2] for each in seats] == [(("a", "there:2"), 2.0), (("b", "there:1"), 3.5)]
     assert all(0 <= each.age_s < 60 and not each.is_drained for each in seats)
+    for waits, now in (([3, 1], (3, 1)), (None, (3, 1)), ([], ())):
+        engine.note(Member("a", "there:2"), 2.0, waits)
+        (seat,) = (each for each in engine.members() if each.member.address == "there:2")
+        assert seat.waits == now
     assert [engine.agree(each) for each in (16, 4, 16)] == [16, 16, 16]
 
 

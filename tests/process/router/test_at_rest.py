@@ -47,7 +47,8 @@ class Running:
 
     @property
     def slices(self) -> dict[int, SliceProcess]:
-        return self.router._slices
+        assert self.router._slices is not None
+        return self.router._slices.processes
 
     async def client(self) -> Peer:
         port = int(self.said[0].rpartition(":")[2])

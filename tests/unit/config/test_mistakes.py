@@ -53,6 +53,7 @@ WRONG_VALUES = [
     ("fleet", 'single = "maybe"', "true or false"),
     ("fleet", 'patroni = "db1:8008"', 'an address like "http://db1:8008"'),
     ("fleet", "slices = 65", "a whole number from 1 to 64"),
+    ("fleet", "secret_file = 1", "a path"),
     ("fleet", 'groups = ["a+b"]', 'a list of patterns of queue names, for instance ["shop.*"]'),
     ("fleet", "slice = 0", "a whole number from 1 to 64"),
     ("journal", "segment_min = 16383", "from 16KiB to 1GiB"),

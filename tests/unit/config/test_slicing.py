@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.config import Config, ConfigError, load_config
+from kestrelpy.access import hash_secret
+from kestrelpy.config import Config, ConfigError, load_config, place_of
 from kestrelpy.placement import Placement
 
 OFF = '[server]\nhttp_port = "off"\n'
 REMEDY = "give them one group, by a {tag} in their names or in [fleet] groups"
+ENGINE = 'slices = 2\nengine = "postgresql://db/kestrel"\n'
+USER = f'[auth.a]\nsecret = "{hash_secret(b"pear")}"\nrole = "admin"\nqueues = ["*"]\n'
 
 
 def read(tmp_path: Path, text: str, **environ: str) -> Config:
@@ -71,11 +74,31 @@ def test_the_text_port_leads_to_slices(tmp_path: Path) -> None:
         ('groups = ["a b"]', "a list of patterns"),
         ('groups = ["a+b"]', "a list of patterns"),
         ("slices = 2\nslice = 3", "there is none"),
-        ('slices = 2\nengine = "postgresql://db/kestrel"', "one slice so far"),
+        (ENGINE, "address must be a host and a port"),
+        (f'{ENGINE}address = "db1"', "address must be a host and a port"),
+        (f'{ENGINE}address = "db1:"', "address must be a host and a port"),
+        (f'{ENGINE}address = "db1:65536"', "address must be a host and a port"),
+        (f'{ENGINE}address = ":22133"', "address must be a host and a port"),
+        (f'{ENGINE}address = "db1:22133"\n{USER}', "secret_file is needed"),
+        ('secret_file = "s"', "secret_file without engine"),
     ],
 )
 def test_bad_values_are_named(tmp_path: Path, text: str, sentence: str) -> None:
     assert sentence in refused(tmp_path, f"{OFF}[fleet]\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("db1:22133", ("db1", 22133)), ("10.0.0.1:1", ("10.0.0.1", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("db1", None), ("db1:x", None), (":1", None), ("db1:0", None),
+    ],
+)  # fmt: skip
+def test_an_address_of_a_member_is_a_host_and_a_port(
+    address: str, place: tuple[str, int] | None
+) -> None:
+    assert place_of(address) == place
 
 
 def test_a_slice_has_what_concerns_its_queues(tmp_path: Path) -> None:

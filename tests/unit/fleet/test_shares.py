@@ -29,8 +29,16 @@ def test_a_member_that_comes_is_given_its_share_and_nothing_else_moves() -> None
     moving = {number: each for number, each in places.items() if each.moves}
     assert len(moving) == 2
     assert {each.heir for each in moving.values()} == {C}
-    assert sorted(surplus(places, A) + surplus(places, B)) == sorted(moving)
-    assert surplus(places, C) == []
+    ready = [Seat(C, 3.0, 0.0, waits=tuple(range(1, 9)))]
+    assert sorted(surplus(places, A, ready) + surplus(places, B, ready)) == sorted(moving)
+    assert surplus(places, C, ready) == []
+
+
+def test_a_slice_is_given_up_when_its_heir_is_ready() -> None:
+    places = {1: Place(A, B, moves=True), 2: Place(A, C, moves=True), 3: Place(A, B)}
+
+    assert surplus(places, A, [Seat(B, 3.0, 0.0), Seat(C, 3.0, 0.0)]) == []
+    assert surplus(places, A, [Seat(B, 3.0, 0.0, waits=(1, 2, 3)), Seat(C, 3.0, 0.0)]) == [1]
 
 
 def test_the_slices_of_a_member_are_waited_for_by_all_the_others() -> None:
@@ -58,8 +66,8 @@ def test_a_member_has_a_process_for_what_it_owns_and_for_what_it_waits_for() -> 
 @pytest.mark.parametrize(
     ("seat", "lives"),
     [
-        (Seat(A, 3.0, 8.9), True),
-        (Seat(A, 3.0, 9.0), False),
+        (Seat(A, 3.0, 4.4), True),
+        (Seat(A, 3.0, 4.5), False),
         (Seat(A, 3.0, 0.0, is_drained=True), False),
     ],
 )

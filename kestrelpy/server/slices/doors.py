@@ -1,0 +1,240 @@
+"""The way from one member of a fleet to a slice of another one.
+
+    slice 5 3f6a... secret      the first line; the answer is OK, and from then on
+                                each byte goes to the slice's own socket, and back
+
+A member listens on one port for clients and for other members. It does not look at what it passes
+on: the member of the client has done that.
+
+One rule: who says which member it is must know the secret, if clients need a login; for what comes
+after the first line is believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+_FIRST: Final = b"slice "
+_LINE_BYTES_MAX: Final = 1024
+_OK: Final = b"OK\r\n"
+_NOT_ONE: Final = b"SERVER_ERROR this is no line of a member of this fleet\r\n"
+_STRANGE: Final = b"SERVER_ERROR its secret_file in [fleet] is not that of this member\r\n"
+_OTHER: Final = b"SERVER_ERROR its slices or groups in [fleet] are not those of this member\r\n"
+_AWAY: Final = b"SERVER_ERROR this member does not have the slice now\r\n"
+
+
+class Key:
+    """What members of one fleet have in common: where queues live, and a secret."""
+
+    __slots__ = ("_layout", "_secret")
+
+    def __init__(self, layout: str, secret: str) -> None:
+        """`layout` names the places of all queues, `secret` is "" if clients need no login."""
+        self._layout, self._secret = layout.encode(), secret.encode()
+
+    def line(self, number: int) -> bytes:
+        """Return the first line of a connection to this slice."""
+        return b" ".join([b"slice", b"%d" % number, self._layout, self._secret]).rstrip() + b"\r\n"
+
+    def read(self, line: bytes) -> int | bytes:
+        """Return the slice of a first line, or the refusal."""
+        words = line.split()
+        if not 3 <= len(words) <= 4 or not words[1].isdigit():
+            return _NOT_ONE
+        secret = words[3] if len(words) == 4 else b""
+        if not hmac.compare_digest(secret, self._secret):
+            return _STRANGE
+        return int(words[1]) if words[2] == self._layout else _OTHER
+
+
+class EnteringClient(Protocol):
+    """The connection that this is, if it is one of a client."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As of any protocol."""
+
+    def data_received(self, data: bytes) -> None:
+        """As of any protocol."""
+
+    def eof_received(self) -> bool | None:
+        """As of any protocol."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As of any protocol."""
+
+    def give_away(self) -> bool:
+        """Be the connection of a member from here on; return False if it is closing."""
+
+
+class DoorPort(Protocol):
+    """The router, as its doors see it."""
+
+    key: Key
+
+    def socket_of(self, number: int) -> Path | None:
+        """Return the socket of a slice that serves here; None: it does not."""
+
+    def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a task of the router."""
+
+
+class Entrance(asyncio.Protocol):
+    """A connection until its first bytes say whether it is of a client or of a member."""
+
+    __slots__ = ("_begun", "_client", "_port", "_transport")
+
+    def __init__(self, port: DoorPort, client: EnteringClient) -> None:
+        self._port, self._client = port, client
+        self._transport: asyncio.Transport | None = None
+        self._begun = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._client.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        transport, begun = self._transport, self._begun + data
+        if transport is None or transport.is_closing():
+            return
+        if not (begun.startswith(_FIRST) or _FIRST.startswith(begun)):
+            transport.set_protocol(cast(asyncio.BaseProtocol, self._client))
+            self._client.data_received(begun)
+            return
+        line, end, rest = begun.partition(b"\n")
+        if not end and len(begun) <= _LINE_BYTES_MAX:
+            self._begun = begun
+            return
+        found = self._port.key.read(line) if end and not rest else _NOT_ONE
+        path = None if isinstance(found, bytes) else self._port.socket_of(found)
+        if path is None or not self._client.give_away():
+            transport.write(found if isinstance(found, bytes) else _AWAY)
+            transport.close()
+            return
+        near = Side(self._client)
+        transport.set_protocol(near)
+        near.connection_made(transport)
+        self._port.start_task(_join(near, path))
+
+    def eof_received(self) -> bool | None:
+        return self._client.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._client.connection_lost(exc)
+
+
+class Side(asyncio.Protocol):
+    """One of the two connections that are joined. What one gets the other one sends."""
+
+    __slots__ = ("_client", "_transport", "other")
+
+    def __init__(self, client: EnteringClient | None = None) -> None:
+        """`client` is told of the end."""
+        self._client = client
+        self._transport: asyncio.Transport | None = None
+        self.other: Side | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The connection; None: it is lost."""
+        return self._transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None and (out := self.other.transport) is not None:
+            out.write(data)
+
+    def eof_received(self) -> bool:
+        if self.other is not None and (out := self.other.transport) is not None:
+            if not out.can_write_eof():  # TLS has no half of an end
+                return False
+            out.write_eof()
+        return self.other is not None
+
+    def pause_writing(self) -> None:
+        if self.other is not None and (source := self.other.transport) is not None:
+            source.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and (source := self.other.transport) is not None:
+            source.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self.other is not None and (out := self.other.transport) is not None:
+            out.close()
+        if self._client is not None:
+            self._client.connection_lost(exc)
+
+
+async def _join(near: Side, path: Path) -> None:
+    """Join a member's connection to the slice with this socket."""
+    far = Side()
+    try:
+        await asyncio.get_running_loop().create_unix_connection(lambda: far, str(path))
+    except OSError:  # it has ended just now
+        if near.transport is not None:
+            near.transport.write(_AWAY)
+            near.transport.close()
+        return
+    if near.transport is None:
+        if far.transport is not None:
+            far.transport.close()
+        return
+    near.other, far.other = far, near
+    near.transport.write(_OK)
+
+
+class _Asking(asyncio.Protocol):
+    """A connection to another member until its answer to the first line."""
+
+    __slots__ = ("_answer", "_line", "begun")
+
+    def __init__(self, line: bytes, answer: asyncio.Future[bytes]) -> None:
+        self._line, self._answer = line, answer
+        self.begun = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).write(self._line)
+
+    def data_received(self, data: bytes) -> None:
+        self.begun += data
+        if (b"\n" in self.begun or len(self.begun) > _LINE_BYTES_MAX) and not self._answer.done():
+            self._answer.set_result(self.begun)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._answer.done():
+            self._answer.set_result(self.begun)
+
+
+class NotThere(Exception):
+    """A member does not let this one to a slice; the text says why."""
+
+
+async def reach(
+    address: tuple[str, int], line: bytes, make: Callable[[], asyncio.BaseProtocol], **tls: object
+) -> None:
+    """Connect to a slice of the member at this address, and make the protocol there; raise NotThere
+    or OSError."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+    transport, _ = await loop.create_connection(  # type: ignore[call-overload]  # of `tls`
+        lambda: _Asking(line, answer), *address, **tls
+    )
+    try:
+        said = await answer
+    except asyncio.CancelledError:
+        transport.abort()
+        raise
+    if said != _OK:
+        transport.abort()
+        text = said.decode("ascii", "replace").strip().removeprefix("SERVER_ERROR ")
+        raise NotThere(text or "it closed the connection")
+    protocol = make()
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)

@@ -1,0 +1,224 @@
+"""The slices of a fleet: some have their process here, the others at other members.
+
+    engine ──owners, members──▶ plan ──▶ processes for what this member owns or waits for
+       ▲                                                    │
+       └─────────── each claims its slice by itself ◀───────┘
+
+A request goes to the owner of its slice, over its Unix socket or through the port of its member.
+
+One rule: a process claims, and an owner that is asked to give a slice up ends its process. What is
+decided here may be wrong or late: then a slice is served by another member than it should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from journal.engine import Engine, EngineAway, Member, Seat, name_of
+from kestrelpy.aside import run_aside
+from kestrelpy.config import Config, place_of
+from kestrelpy.fleet import NOTES, attended, living, owned, plan, surplus
+from kestrelpy.server.daemon import StartError
+from kestrelpy.server.slices.connections import SliceAway
+from kestrelpy.server.slices.doors import Key, NotThere, reach
+from kestrelpy.server.slices.slice_process import SliceProcess
+from kestrelpy.server.slices.slice_set import RETRY_SECONDS, Make, SliceSet
+
+log = logging.getLogger("kestrelpy.router")
+
+_LOOKS: Final = 10  # in `takeover`
+_LOOK_SECONDS_MAX: Final = 0.2
+# A request waits that much longer than a takeover takes at least.
+PATIENCE_SECONDS: Final = 2.0
+_REACH_SECONDS: Final = 1.0  # for a connection to another member
+_ENDS_AFTER: Final = 1.0  # times `takeover`: a process that is needed again soon goes on
+
+
+class Seen(NamedTuple):
+    """The fleet as this member saw it last."""
+
+    owners: dict[int, Member]
+    seats: list[Seat]
+
+
+class MemberSlices(SliceSet):
+    """The slices of a fleet, as one of its members sees them."""
+
+    def __init__(
+        self, config: Config, config_file: Path | None, sockets: Path, end: Callable[[str], None],
+        engine: Engine, member: Member, key: Key, tls: ssl.SSLContext | None,
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`tls` is for connections to other members, `say` tells the operator what is waited for.
+        """
+        super().__init__(config, config_file, sockets, end)
+        self._engine, self._member, self.key, self._say = engine, member, key, say
+        self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls}
+        self._takeover_s = config.fleet.takeover_ms / 1000
+        self._seen = Seen({}, [])
+        self._trouble = "nobody has looked yet who owns the data"
+        self._noted_s, self._noted = float("-inf"), list[int]()
+        self._blind_s = self._loop.time()  # until when the engine did not answer
+        self._ends: dict[int, asyncio.Task[None]] = {}  # of processes that are told to end
+        self._idle_s: dict[int, float] = {}  # since when a process is not needed
+        self._waiting: tuple[int, ...] = ()  # slices whose process is ready to take over
+
+    @property
+    def status(self) -> str:
+        """One line on them, for the operator."""
+        mine = sum(each == self._member for each in self._seen.owners.values())
+        return f"{self._config.fleet.slices} slices, {mine} of them here"
+
+    async def start(self) -> None:
+        """Return when the engine answers; raise StartError if it has other slices."""
+        slices = self._config.fleet.slices
+        while not self._why:
+            try:
+                found = await run_aside(partial(self._engine.agree, slices), None)
+            except EngineAway as error:
+                trouble = error.strerror or str(error)
+                if trouble != self._trouble:
+                    self._trouble = trouble
+                    self._say(f"the engine does not answer: {trouble}")
+                await self._pause()
+                continue
+            if found != slices:
+                raise StartError(
+                    f"the data is in {found} slices: write slices = {found} in [fleet]"
+                )
+            await self._look()
+            self.start_task(self._attend()).add_done_callback(self._note_end)
+            return
+        raise StartError(self._why)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(min(self._takeover_s / _LOOKS, _LOOK_SECONDS_MAX))
+
+    async def _attend(self) -> None:
+        """Look again and again, and start and end processes as the plan says, until the end."""
+        while not self._why:
+            await self._look()
+            settled_s = self._blind_s + self._takeover_s / NOTES  # all members have said so by then
+            if self._loop.time() >= settled_s and not self._why:
+                self._follow_plan()
+            await self._pause()
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """End this process if it attends to nothing any more: another member can take over."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("the member ended because of a bug", exc_info=error)
+            self._end("a bug")
+
+    async def _look(self) -> None:
+        try:
+            self._waiting = tuple(n for n, each in self.processes.items() if each.is_standby)
+            self._seen = await run_aside(self._ask, None)
+        except EngineAway as error:
+            self._trouble = f"the engine does not answer: {error.strerror or error}"
+            self._blind_s = self._loop.time()
+        else:
+            self._trouble = ""
+        self._tell()
+
+    def _ask(self) -> Seen:
+        """Say that this member is there, and return who owns what. Blocks."""
+        now_s, waits = self._loop.time(), sorted(self._waiting)
+        if now_s - self._noted_s >= self._takeover_s / NOTES or waits != self._noted:
+            self._engine.note(self._member, self._takeover_s, waits)
+            self._noted_s, self._noted = now_s, waits
+        return Seen(owned(self._engine.owners()), self._engine.members())
+
+    def _follow_plan(self) -> None:
+        owners, seats = self._seen
+        places = plan(self._config.fleet.slices, owners, living(seats))
+        wanted, now_s = attended(places, self._member), self._loop.time()
+        for number in wanted - self.processes.keys():
+            self._run(number, self._config.server.data_dir, is_in_fleet=True)
+        for number in self._idle_s.keys() & wanted:
+            del self._idle_s[number]
+        for number in self.processes.keys() - wanted:
+            since_s = self._idle_s.setdefault(number, now_s)
+            if now_s - since_s >= self._takeover_s * _ENDS_AFTER:
+                self._let_end(number, "another member waits for it")
+        given = [n for n in surplus(places, self._member, seats) if n in self.processes]
+        if given and not self._ends:  # one at a time
+            self._let_end(given[0], "given up to another member")
+
+    def _let_end(self, number: int, why: str) -> None:
+        if number in self._ends:
+            return
+        log.info("slice %d: %s", number, why)
+        task = self._ends[number] = self._loop.create_task(self._end_one(self.processes[number]))
+        task.add_done_callback(lambda _: self._ends.pop(number, None))
+
+    async def _end_one(self, process: SliceProcess) -> None:
+        await process.stop()
+        if self.processes.get(process.number) is process:
+            del self.processes[process.number]
+            self._idle_s.pop(process.number, None)
+
+    @property
+    def place(self) -> str:
+        """Where the data is."""
+        return name_of(self._config.fleet.engine or "")
+
+    def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a task."""
+        task = self._loop.create_task(work)
+        self._runs.add(task)
+        task.add_done_callback(self._runs.discard)
+        return task
+
+    def socket_of(self, number: int) -> Path | None:
+        """Return the socket of a slice that serves here; None: it does not."""
+        process = self.processes.get(number)
+        return process.socket_path if process is not None and process.is_serving else None
+
+    async def connect(self, number: int, make: Make) -> None:
+        """Connect to the owner of a slice, once there is one; raise SliceAway."""
+        why = ""
+        try:
+            async with asyncio.timeout(self._takeover_s + PATIENCE_SECONDS):
+                while True:
+                    try:
+                        async with asyncio.timeout(_REACH_SECONDS):
+                            await self._connect_once(number, make)
+                        return
+                    except NotThere as error:
+                        why = str(error)
+                    except TimeoutError:
+                        why = "its member does not answer"
+                    except OSError as error:
+                        why = error.strerror or str(error)
+                    await asyncio.sleep(RETRY_SECONDS)
+        except TimeoutError:
+            raise SliceAway(self._trouble or why) from None
+
+    async def _connect_once(self, number: int, make: Make) -> None:
+        """Connect to the owner of a slice; raise NotThere or OSError."""
+        if path := self.socket_of(number):
+            await self._loop.create_unix_connection(make, str(path))
+            return
+        owner = self._seen.owners.get(number)
+        if owner is None:
+            raise NotThere("nobody owns it now")
+        place = place_of(owner.address)
+        if owner == self._member or place is None:
+            raise NotThere(f"{owner.name} owns it and does not serve it now")
+        try:
+            await reach(place, self.key.line(number), make, **self._tls)
+        except NotThere as error:
+            raise NotThere(f"{owner.name}: {error}") from None
+
+    async def stop(self) -> None:
+        """End the processes: others take over their slices at once."""
+        self.interrupt()
+        await asyncio.gather(*self._ends.values(), return_exceptions=True)
+        await super().stop()
+        await run_aside(self._engine.close, None)

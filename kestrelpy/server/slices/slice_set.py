@@ -1,0 +1,135 @@
+"""All slices of a data directory, each a process of this machine.
+
+    SliceSet ──starts──▶ SliceProcess 1 ... SliceProcess 4
+       └──connects to──▶ the socket of the one that a client asks
+
+One rule: a slice that does not serve now is waited for, but not for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from journal.files import Disk
+from kestrelpy.config import Config
+from kestrelpy.fleet import make_slice_folders
+from kestrelpy.server.daemon import StartError
+from kestrelpy.server.reloading import in_time
+from kestrelpy.server.slices.connections import SliceAway
+from kestrelpy.server.slices.slice_process import SliceProcess
+
+# How long a request waits for a slice whose process has ended: that long a start takes.
+PATIENCE_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 0.05
+Make = Callable[[], asyncio.BaseProtocol]
+
+
+class SliceSet:
+    """The slices of a data directory. `end` ends the router, for a reason."""
+
+    def __init__(
+        self, config: Config, config_file: Path | None, sockets: Path, end: Callable[[str], None]
+    ) -> None:
+        """`sockets` is a folder for their Unix sockets."""
+        self._config, self._config_file, self._sockets = config, config_file, sockets
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._wakes: set[asyncio.Future[None]] = set()  # those who wait for a change
+        self._runs: set[asyncio.Task[None]] = set()
+        self._why = ""  # it cannot start
+        self.processes: dict[int, SliceProcess] = {}
+
+    @property
+    def status(self) -> str:
+        """One line on them, for the operator."""
+        return f"{len(self.processes)} slices"
+
+    @property
+    def place(self) -> str:
+        """Where the data is."""
+        return str(self._config.server.data_dir)
+
+    async def start(self) -> None:
+        """Start all, and return when they serve; raise StartError."""
+        data_dir, slices = self._config.server.data_dir, self._config.fleet.slices
+        try:
+            folders = await in_time(partial(make_slice_folders, Disk(), data_dir, slices))
+        except OSError as error:
+            raise StartError(str(error)) from error
+        for number, folder in enumerate(folders, 1):
+            self._run(number, folder)
+        serves = attrgetter("is_serving")
+        await self._until(lambda: self._why or all(map(serves, self.processes.values())))
+        if self._why:
+            raise StartError(self._why)
+
+    def _run(self, number: int, folder: Path, is_in_fleet: bool = False) -> SliceProcess:
+        """Start the process of a slice."""
+        made = self.processes[number] = SliceProcess(
+            number, self._config.fleet, folder, self._sockets, self._config_file, self._note,
+            is_in_fleet,
+        )  # fmt: skip
+        task = self._loop.create_task(made.run())
+        self._runs.add(task)
+        task.add_done_callback(self._runs.discard)
+        return made
+
+    async def connect(self, number: int, make: Make) -> None:
+        """Connect to a slice, once it serves; raise SliceAway."""
+        each, why = self.processes[number], ""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    await self._until(lambda: each.is_serving)
+                    try:
+                        await self._loop.create_unix_connection(make, str(each.socket_path))
+                        return
+                    except OSError as error:  # it ended just now, or too many connect at once
+                        why = error.strerror or str(error)
+                    await asyncio.sleep(RETRY_SECONDS)
+        except TimeoutError:
+            raise SliceAway(why or each.status) from None
+
+    def reload(self) -> None:
+        """Let each read its configuration again."""
+        for each in self.processes.values():
+            each.reload()
+
+    async def stop(self) -> None:
+        """End them."""
+        await asyncio.gather(*(each.stop() for each in self.processes.values()))
+        await asyncio.gather(*self._runs, return_exceptions=True)
+
+    def interrupt(self) -> None:
+        """End a wait of `start`: the router ends."""
+        self._why = self._why or "it was told to end"
+        self._tell()
+
+    def _note(self) -> None:
+        """Note that a slice begins to serve, or has ended."""
+        for each in self.processes.values():
+            if each.has_failed:
+                self._why = f"slice {each.number} cannot start: {each.status}; the log says why"
+                self._end(self._why)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake those who wait for a change."""
+        wakes, self._wakes = self._wakes, set()
+        for each in wakes:
+            if not each.done():
+                each.set_result(None)
+
+    async def _until(self, is_so: Callable[[], object]) -> None:
+        while not is_so():
+            wake = self._loop.create_future()
+            self._wakes.add(wake)
+            try:
+                await wake
+            finally:
+                self._wakes.discard(wake)

@@ -1,0 +1,253 @@
+"""Several members with the slices of one engine, as real processes: any member serves any queue.
+
+Promise stored: kill of a member under load. Promise takeover: kill of a member that owns slices.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pymemcache.exceptions import MemcacheError
+
+from journal.engine.postgres import PostgresEngine, drain, make_tables
+from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
+from kestrelpy.fleet import owned
+from kestrelpy.placement import Placement
+from kestrelpy.server.slices import member_slices
+from tests.process.router.test_slices import GONE, eventually, is_running, slices_of
+from tests.process.router.test_users import ANNA, ROOT, Wire
+from tests.support.daemon import DaemonProcess
+from tests.support.patroni import free_port
+
+SLICES = 4
+TAKEOVER_S = 2
+QUEUES = ("a", "b", "g", "l")  # one in each slice
+SECRET = "a-secret-of-members"
+KEY = b"%b %b" % (Placement(SLICES).layout.encode(), SECRET.encode())
+
+
+class Fleet:
+    """Members on one PostgreSQL, each with an address of its own."""
+
+    def __init__(self, folder: Path, server: PostgresServer, more: str = "") -> None:
+        self.folder, self.address, self.more = folder, server.address, more
+        self.engine = PostgresEngine(server.address, is_single=True)
+        self.members: dict[str, DaemonProcess] = {}
+        (folder / "secret").write_text(f"{SECRET}\n")
+
+    def member(self, name: str, slices: int = SLICES, more: str = "") -> DaemonProcess:
+        """Make a member; it is not started."""
+        host, port = f"127.0.0.{ord(name) - ord('a') + 2}", free_port()
+        assert member_slices.NOTES >= 2  # so a late note makes nobody give up slices
+        config = (
+            f'[server]\nallow_shutdown = true\n[fleet]\nengine = "{self.address}"\nsingle = true\n'
+            f'name = "{name}"\naddress = "{host}:{port}"\nslices = {slices}\n'
+            f'takeover = "{TAKEOVER_S}s"\nsecret_file = "secret"\n{more}\n{self.more}'
+        )
+        made = DaemonProcess(self.folder / name, config=config, host=host, port=port)
+        self.members[name] = made
+        return made
+
+    def start(self, *names: str) -> list[DaemonProcess]:
+        """Start members and wait until they own all slices, in even shares."""
+        started = [self.member(name).start() for name in names]
+        self.wait_for_shares()
+        return started
+
+    def owners(self) -> dict[int, str]:
+        """The name of the owner of each slice."""
+        return {number: each.name for number, each in owned(self.engine.owners()).items()}
+
+    def wait_for_shares(self) -> None:
+        """Wait until the members that run own all slices, in even shares."""
+        names = [name for name, each in self.members.items() if is_running(each.pid)]
+
+        def is_even() -> bool:
+            owners = self.owners()
+            counts = [list(owners.values()).count(each) for each in names]
+            return sum(counts) == len(owners) == SLICES and max(counts) - min(counts) <= 1
+
+        eventually(is_even)
+
+    def close(self) -> None:
+        """End what runs."""
+        for each in self.members.values():
+            if is_running(each.pid):
+                os.kill(each.pid, signal.SIGCONT)
+                each.stop()
+        self.engine.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with folder_of_servers() as folder:
+        made = PostgresServer(folder)
+        made.make()
+        made.start()
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, server: PostgresServer) -> Iterator[Fleet]:
+    server.ask("DROP SCHEMA IF EXISTS kestrelpy CASCADE")
+    make_tables(server.address)
+    made = Fleet(tmp_path, server)
+    yield made
+    made.close()
+
+
+def test_the_queues_of_these_tests_are_in_four_slices() -> None:
+    assert {Placement(SLICES).slice_of(name.encode()) for name in QUEUES} == {1, 2, 3, 4}
+
+
+def test_any_member_serves_any_queue_and_leases_are_of_the_client(fleet: Fleet) -> None:
+    a, b = fleet.start("a", "b")
+    one, other = a.client(30.0), b.client(30.0)
+    for name in QUEUES:
+        assert one.set(name, name)
+        assert other.get(f"{name}/open") == name.encode()
+        assert one.get(name) is None
+    assert other.get("a/close") is None
+    other.close()
+    eventually(lambda: all(one.get(f"{name}/open") == name.encode() for name in QUEUES[1:]))
+    assert one.get("a/open") is None  # it was confirmed
+
+
+def test_a_killed_member_loses_nothing_and_the_others_take_its_slices(fleet: Fleet) -> None:
+    a, b = fleet.start("a", "b")
+    kept, stop = {name: list[int]() for name in QUEUES}, threading.Event()
+
+    def produce(name: str) -> None:
+        number = 0
+        while not stop.is_set():
+            client = a.client(30.0)
+            try:
+                while not stop.is_set():
+                    number += 1
+                    if client.set(name, f"{number}"):
+                        kept[name].append(number)
+            except GONE:
+                time.sleep(0.05)  # that one may be stored or not
+
+    threads = [threading.Thread(target=produce, args=(name,)) for name in QUEUES]
+    for each in threads:
+        each.start()
+    eventually(lambda: all(len(each) > 20 for each in kept.values()))
+    orphans = slices_of(b)
+    b.kill()
+    eventually(lambda: set(fleet.owners().values()) == {"a"})
+    before = {name: len(each) for name, each in kept.items()}
+    eventually(lambda: all(len(kept[name]) > before[name] + 20 for name in QUEUES))
+    stop.set()
+    for each in threads:
+        each.join()
+    assert not any(map(is_running, orphans.values()))
+    client = a.client(30.0)
+    for name in QUEUES:
+        got = list(iter(lambda name=name: client.get(name), None))
+        numbers = list(map(int, got))
+        assert set(kept[name]) <= set(numbers)
+        assert numbers == sorted(set(numbers))
+
+
+def test_a_member_that_comes_gets_its_share_and_a_drained_one_gives_all_up(fleet: Fleet) -> None:
+    (a,) = fleet.start("a")
+    client = a.client(30.0)
+    assert all(client.set(name, name) for name in QUEUES)
+    (b,) = fleet.start("b")
+    assert set(fleet.owners().values()) == {"a", "b"}
+
+    drain(fleet.address, "a", True)
+    eventually(lambda: list(fleet.owners().values()) == ["b"] * SLICES)
+    client = a.client(30.0)  # it still leads clients to the others
+    assert [client.get(name) for name in QUEUES] == [name.encode() for name in QUEUES]
+    drain(fleet.address, "a", False)
+    fleet.wait_for_shares()
+    assert b.stop() == 0
+
+
+def test_a_member_that_sleeps_answers_nothing_when_it_wakes(fleet: Fleet) -> None:
+    a, b = fleet.start("a", "b")
+    asleep = {number for number, name in fleet.owners().items() if name == "b"}
+    name = next(each for each in QUEUES if Placement(SLICES).slice_of(each.encode()) in asleep)
+    assert a.client(30.0).set(name, "1")
+    held = b.client(30.0)
+    assert held.get(f"{name}/open") == b"1"
+    processes = [b.pid, *slices_of(b).values()]
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    client = a.client(30.0)
+    eventually(lambda: set(fleet.owners().values()) == {"a"})
+    assert client.get(name) == b"1"
+    for pid in processes:
+        os.kill(pid, signal.SIGCONT)
+    with pytest.raises(GONE):
+        assert held.get(f"{name}/close") is not None
+    assert client.get(name) is None
+    fleet.wait_for_shares()
+
+
+@pytest.mark.parametrize(
+    ("slices", "more", "says"),
+    [
+        (SLICES + 1, "", f"the data is in {SLICES} slices: write slices = {SLICES} in [fleet]"),
+        (SLICES, 'groups = ["x*"]', "its slices or groups in [fleet] are not those"),
+        (SLICES, "", "its secret_file in [fleet] is not that of this member"),
+    ],
+)
+def test_a_member_with_other_settings_is_refused(
+    fleet: Fleet, slices: int, more: str, says: str
+) -> None:
+    fleet.start("a")
+    if "secret" in says:
+        (fleet.folder / "secret").write_text("another-secret-of-members")
+    b = fleet.member("b", slices, more)
+    if slices != SLICES:
+        with pytest.raises(AssertionError, match="did not start"):
+            b.start()
+        assert says in "".join(b.lines)
+        return
+    b.start()
+    with pytest.raises(MemcacheError, match="a: "):
+        assert b.client(30.0).set("a", "1")
+        assert b.client(30.0).set("b", "1")
+
+
+def test_a_user_has_the_same_rights_at_every_member(tmp_path: Path, fleet: Fleet) -> None:
+    fleet.more = ANNA + ROOT
+    members = fleet.start("a", "b")
+    for each in members:
+        wire = Wire(each)
+        assert wire.ask(b"set c 0 0 1\r\nx\r\n").startswith(b"CLIENT_ERROR")
+        assert wire.log_in(b"anna", b"pear") == b"STORED\r\n"
+        assert wire.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert wire.ask(b"set c 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert wire.ask(b"set b 0 0 1\r\nx\r\n").startswith(b"CLIENT_ERROR")
+        assert wire.ask(b"set g 0 0 1\r\nx\r\n").startswith(b"CLIENT_ERROR")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"slice 1\r\n", b"slice x y z\r\n", b"slice 1 0 " + SECRET.encode() + b"\r\n",
+        b"slice 1 %b\r\n" % KEY.split()[0], b"slice 9 %b\r\n" % KEY,
+        b"slice 1 %b\r\nset a 0 0 1\r\nx\r\n" % KEY,
+        b"slice " + b"1" * 2000,
+    ],
+)  # fmt: skip
+def test_who_is_no_member_does_not_come_to_a_slice(fleet: Fleet, line: bytes) -> None:
+    (a,) = fleet.start("a")
+    with a.socket(30.0) as sock:
+        sock.sendall(line)
+        data = b""
+        while piece := sock.recv(65536):
+            data += piece
+    assert data.startswith(b"SERVER_ERROR ")
+    assert data.count(b"\r\n") == 1

@@ -1,0 +1,186 @@
+"""The first bytes of a connection say whether it is of a client or of another member."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kestrelpy.server.slices.doors import Entrance, Key, NotThere, Side, reach
+
+KEY = Key("3f6a", "a-secret-of-members")
+OPEN = Key("3f6a", "")
+
+
+@pytest.mark.parametrize("key", [KEY, OPEN])
+def test_members_with_the_same_settings_understand_each_other(key: Key) -> None:
+    assert key.read(key.line(5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"slice", "no line of a member"),
+        (b"slice 1", "no line of a member"),
+        (b"slice x 3f6a a-secret-of-members", "no line of a member"),
+        (b"slice -1 3f6a a-secret-of-members", "no line of a member"),
+        (b"slice 1 3f6a a-secret-of-members x", "no line of a member"),
+        (b"slice 1 3f6a", "its secret_file"),
+        (b"slice 1 3f6a a-secret-of-member", "its secret_file"),
+        (b"slice 1 0000 a-secret-of-members", "its slices or groups"),
+        (b"slice 1 0000 another", "its secret_file"),
+    ],
+)
+def test_a_line_of_another_fleet_is_refused_with_what_differs(line: bytes, says: str) -> None:
+    found = KEY.read(line)
+
+    assert isinstance(found, bytes)
+    assert found.startswith(b"SERVER_ERROR ")
+    assert says in found.decode()
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.protocol: asyncio.BaseProtocol | None = None
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += bytes(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+
+class Client:
+    """The connection of a client."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self.is_given = self.has_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+
+    def eof_received(self) -> bool | None:
+        self.has_ended = True
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.has_ended = True
+
+    def give_away(self) -> bool:
+        self.is_given = True
+        return True
+
+
+class Port:
+    """The router: slice 1 serves here."""
+
+    key = KEY
+
+    def __init__(self) -> None:
+        self.tasks: list[Coroutine[object, object, None]] = []
+
+    def socket_of(self, number: int) -> Path | None:
+        return Path("1") if number == 1 else None
+
+    def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        self.tasks.append(work)
+        work.close()
+        return cast(asyncio.Task[None], None)
+
+
+def entered(*pieces: bytes) -> tuple[Client, Wire, Port]:
+    client, wire, port = Client(), Wire(), Port()
+    entrance = Entrance(port, client)
+    entrance.connection_made(wire)
+    for each in pieces:
+        entrance.data_received(each)
+    return client, wire, port
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [(b"set a 0 0 1\r\nx\r\n",), (b"s", b"et a 0 0 1\r\n"), (b"slice", b"d\r\n"), (b"\r\n",)],
+)
+def test_what_a_client_says_comes_to_its_connection_whole(pieces: tuple[bytes, ...]) -> None:
+    client, wire, _ = entered(*pieces)
+
+    assert client.heard == b"".join(pieces)
+    assert wire.protocol is client
+    assert not client.is_given
+
+
+@pytest.mark.parametrize("cut", range(1, len(KEY.line(1))))
+def test_a_member_is_joined_to_the_slice_however_its_line_is_cut(cut: int) -> None:
+    line = KEY.line(1)
+    client, wire, port = entered(line[:cut], line[cut:])
+
+    assert client.is_given
+    assert isinstance(wire.protocol, Side)
+    assert len(port.tasks) == 1
+    assert client.heard == wire.sent == b""
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (KEY.line(2), b"SERVER_ERROR this member does not have the slice now\r\n"),
+        (OPEN.line(1), b"SERVER_ERROR its secret_file in [fleet] is not that of this member\r\n"),
+        (KEY.line(1) + b"x", b"SERVER_ERROR this is no line of a member of this fleet\r\n"),
+        (b"slice " * 200, b"SERVER_ERROR this is no line of a member of this fleet\r\n"),
+    ],
+)
+def test_who_is_no_member_is_refused_and_reaches_nothing(line: bytes, says: bytes) -> None:
+    client, wire, port = entered(line, b"set a 0 0 1\r\nx\r\n")
+
+    assert wire.sent == says
+    assert wire.is_closed
+    assert not client.is_given
+    assert client.heard == b""
+    assert port.tasks == []
+
+
+def test_an_end_of_the_input_before_the_first_line_is_the_clients() -> None:
+    client, wire, port = Client(), Wire(), Port()
+    entrance = Entrance(port, client)
+    entrance.connection_made(wire)
+
+    assert entrance.eof_received()
+    assert client.has_ended
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [(b"SERVER_ERROR not here\r\n", "not here"), (b"", "it closed the connection"),
+     (b"OK\r\nmore", "OK"), (b"x" * 3000, "x")],
+)  # fmt: skip
+async def test_an_answer_that_is_not_the_yes_is_the_reason(answer: bytes, says: str) -> None:
+    asked = list[bytes]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        place = server.sockets[0].getsockname()
+        with pytest.raises(NotThere, match=says):
+            await reach(place, KEY.line(1), Side)
+    assert asked == [KEY.line(1)]
