@@ -802,8 +802,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a server whose id is damaged is another one",
         "kestrelpy/server/directory/server_id.py",
-        "        taken = votes[0][0] if votes else new_id()\n",
-        "        taken = new_id()\n",
+        "        taken = said or new_id()\n        source",
+        "        taken = new_id()\n        source",
         ("tests/unit/server/directory/test_server_id.py",),
     ),
     Fault(

@@ -2,8 +2,8 @@
 
 Origins of moved items name their server. Under another id a start would take a copy for another
 server's and leave the original there. Every segment of a journal opens with the id as well: if
-the file is damaged, the journals give it. Files of earlier versions hold the id in 33 bytes,
-without a checksum; they are read once, compared with the journals, and written anew.
+the file is damaged or missing, the journals give it. Files of earlier versions hold the id in 33
+bytes, without a checksum; they are read once, compared with the journals, and written anew.
 
 One rule: a new id is never made while a journal names one.
 """
@@ -31,16 +31,18 @@ def take_server_id(files: Files, folder: str) -> tuple[str, str]:
     """Return the id of this data directory and a sentence on damage; make a first id. Blocks."""
     file = WordFile(files, os.path.join(folder, NAME))
     if not file.is_there:
-        made = new_id()
-        make_server_id(files, folder, made)
-        return made.decode(), ""
+        said = _most_said(files, folder)
+        taken = said or new_id()
+        make_server_id(files, folder, taken)
+        missing = f"{file.path}: missing; this server is {taken.decode()}, as the journals say"
+        return taken.decode(), missing if said else ""
     copies = file.read()
     whole = [word for word in copies.whole if _ID.fullmatch(word)]
     damaged = ""
     if copies.old is not None and _ID.fullmatch(copies.old[:-1]) and copies.old[-1:] == b"\n":
         whole = [copies.old[:-1]]
-        for said in _said_by_journals(files, folder)[0]:
-            if sum(map(operator.ne, said, whole[0])) == 1:
+        for each in _said_by_journals(files, folder)[0]:
+            if sum(map(operator.ne, each, whole[0])) == 1:
                 damaged, whole = f"{file.path}: damaged in one character", []
                 break
     elif not whole:
@@ -50,12 +52,9 @@ def take_server_id(files: Files, folder: str) -> tuple[str, str]:
         if None in copies.words:
             damaged = f"{file.path}: one of its two copies was damaged; the other one holds"
     else:
-        said_by_some, unread = _said_by_journals(files, folder)
-        votes = said_by_some.most_common(1)
-        if not votes and unread is not None:
-            raise unread  # that journal may name the server, once it can be read
-        taken = votes[0][0] if votes else new_id()
-        source = "as the journals say" if votes else "a new one, for no journal says it"
+        said = _most_said(files, folder)
+        taken = said or new_id()
+        source = "as the journals say" if said else "a new one, for no journal says it"
         damaged += f"; this server is {taken.decode()}, {source}"
     try:
         file.repair(copies, taken)
@@ -83,6 +82,14 @@ def make_server_id(files: Files, folder: str, server: bytes) -> None:
 def new_id() -> bytes:
     """Return an id that no other server has."""
     return uuid.uuid4().hex.encode()
+
+
+def _most_said(files: Files, folder: str) -> bytes:
+    """Return the id that most journals here say; empty: none says one. Raise OSError."""
+    said, unread = _said_by_journals(files, folder)
+    if not said and unread is not None:
+        raise unread  # that journal may name the server, once it can be read
+    return said.most_common(1)[0][0] if said else b""
 
 
 def _said_by_journals(files: Files, folder: str) -> tuple[Counter[bytes], OSError | None]:

@@ -71,6 +71,28 @@ def test_when_both_copies_are_damaged_the_journals_say_it() -> None:
     assert disk.read(PATH) == content(ours)
 
 
+def test_when_the_file_is_missing_the_journals_say_it() -> None:
+    disk, ours = with_journal()
+    disk.remove(PATH)
+    assert take_server_id(disk, "data") == (
+        ours.decode(), f"{PATH}: missing; this server is {ours.decode()}, as the journals say",
+    )  # fmt: skip
+    assert disk.crash_clone(Random(0), "lost").read(PATH) == content(ours)
+    assert take_server_id(disk, "data") == (ours.decode(), "")
+
+
+def test_no_new_id_takes_the_place_of_a_missing_one_while_a_journal_cannot_be_read() -> None:
+    disk, server = with_journal()
+    disk.remove(PATH)
+    disk.faults.append(Fault("read", "*.segment", times=1 << 30))
+    with pytest.raises(OSError, match="Input/output error"):
+        take_server_id(disk, "data")
+    assert "server-id" not in disk.names("data")
+
+    disk.faults.clear()
+    assert take_server_id(disk, "data")[0] == server.decode()
+
+
 def test_no_new_id_is_made_while_a_journal_that_may_name_it_cannot_be_read() -> None:
     disk, server = with_journal()
     disk.damage(PATH, 0, b"?")
