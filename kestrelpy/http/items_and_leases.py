@@ -21,7 +21,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from journal.format import text_of
+from journal.format import ItemHeader, text_of
 from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, REUSED, AnyQueue, Delay, Lease
 from kestrelpy.durations import shown
 from kestrelpy.errors import InvalidToken
@@ -112,10 +112,11 @@ async def post_item(
     now_ms = call.now_ms()
     unix_ms = now_ms + call.broker.clock.offset_ms
     lifetime_ms = above_0_ms("expires", expires) if expires else 0
+    once, texts = id_of(request, id_), texts_of(request)
     terms = Terms(
         flags=flags, expires_ms=lifetime_ms and unix_ms + lifetime_ms,
-        key=_key_values(request), delay=_delay(delay, at), id=id_of(request, id_),
-        texts=texts_of(request),
+        key=_key_values(request), delay=_delay(delay, at),
+        header=ItemHeader(once, texts=texts) if once or texts else None,
     )  # fmt: skip
     storing = Storing(call.broker, call.host)
     storing.check_mode()

@@ -25,7 +25,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from journal.format import as_text, named_text, text_of
+from journal.format import ItemHeader, as_text, named_text, text_of
 from journal.store import Put
 from kestrelpy.core import (
     ANY_VERSION,
@@ -152,7 +152,8 @@ async def post_event(
     stream = stream_of(name)
     expects = _expected(request)
     once = id_of(request, id_)
-    terms = Terms(key=stream.key, id=once, expects=expects, id_of_key=bool(once))
+    header = ItemHeader(once, of_key=True) if once else None
+    terms = Terms(key=stream.key, header=header, expects=expects)
     store = StreamStore(call.broker, call.host)
     limit = store.limit_of(stream.queue)
     if len(body) > limit:

@@ -7,9 +7,9 @@ One rule: a request that is refused leaves no queue behind.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from journal.format import ItemHeader, ItemTexts, Origin
+from journal.format import ItemHeader
 from kestrelpy.core import NO_KEY, AnyQueue, Broker, Delay
 from kestrelpy.errors import ClientError, ItemRefused
 from kestrelpy.operations.children import Children
@@ -17,30 +17,28 @@ from kestrelpy.operations.modes import check_changes
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import Site
 
-_new: Final = tuple.__new__  # half the cost of calling a named tuple
-
 
 class Terms(NamedTuple):
     """The conditions on which an item is stored, and the facts stored with its body.
 
-    `key` has the values that the producer names; with `id_of_key` the id counts for that key alone,
-    and not for the queue. `expects` goes with a key, and is the version that the key must have
-    (ANY_VERSION: it must have one; None: no condition). `texts` are stored as they are.
-    `expires_ms` is on the wall clock, 0: never.
+    `key` has the values that the producer names. `header` has its id, texts and origin; None: it
+    has none of these. `expects` goes with a key, and is the version that the key must have
+    (ANY_VERSION: it must have one; None: no condition). `expires_ms` is on the wall clock, 0:
+    never.
     """
 
     flags: int = 0
     expires_ms: int = 0
     key: tuple[bytes, ...] = ()
     delay: Delay | None = None
-    id: bytes = b""
-    scope: bytes = b""
-    epoch: int = 0
+    header: ItemHeader | None = None
     expects: int | None = None
     only_if_empty: bool = False
-    origin: Origin | None = None
-    texts: ItemTexts = ()
-    id_of_key: bool = False
+
+    @property
+    def id(self) -> bytes:
+        """The id that it is stored under; b"": none."""
+        return self.header.id if self.header is not None else b""
 
     @property
     def needs_version(self) -> bool:
@@ -95,13 +93,9 @@ class Storing:
         keys, key = queue.policy.keys, NO_KEY
         if terms.key or keys.rule is not None:
             key = keys.key_of(queue.name, terms.key, body)
-        header = None
-        if terms.id or terms.texts or terms.origin is not None:
-            header = _new(ItemHeader, (
-                terms.id, terms.scope, terms.epoch, 0, 0, terms.origin, terms.texts,
-                terms.id_of_key,
-            ))  # fmt: skip
-        flags, expires_ms, delay = terms.flags, terms.expires_ms, terms.delay
+        flags, expires_ms, delay, header = (
+            terms.flags, terms.expires_ms, terms.delay, terms.header
+        )  # fmt: skip
         if terms.only_if_empty:
             return queue.add(body, flags, expires_ms, now_ms, key, delay=delay, header=header)
         return queue.put(body, flags, expires_ms, now_ms, key, None, delay, header, terms.expects)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 from starlette.responses import Response
 
-from journal.format import Tag
+from journal.format import ItemHeader, Tag
 from journal.store import Put
 from kestrelpy.core import AnyQueue, Delay, Lease, QueueLife, Want
 from kestrelpy.durations import shown
@@ -110,13 +110,14 @@ def _store(
         if at % _STORED_PER_SLICE == _STORED_PER_SLICE - 1:
             yield PAUSE
     ids, target, life = list[str](), None, None
+    header = ItemHeader(texts=((Tag.CLIENT, ask.client),))
     for at, (body, ttl, delay) in enumerate(ready):
         while True:
             now_ms = call.now_ms()
             unix_ms = now_ms + broker.clock.offset_ms
             terms = Terms(
                 expires_ms=unix_ms + ttl * 1000, delay=Delay(delay * 1000) if delay else None,
-                texts=((Tag.CLIENT, ask.client),),
+                header=header,
             )  # fmt: skip
             if target is None:
                 target = storing.queue(name, terms, body, now_ms)

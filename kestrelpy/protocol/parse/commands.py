@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, Protocol
 
+from journal.format import ItemHeader
 from kestrelpy.core import Delay
 from kestrelpy.operations import parent_of
 from kestrelpy.protocol.parse.line_template import Cut
@@ -48,6 +49,7 @@ class Ending(Enum):
     DEFER = "defer"
 
 
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
 _NO_NUMBERS: Final[Mapping[str, int]] = {}
 _ENDINGS: Final = tuple((each.value, each) for each in Ending)
 
@@ -125,8 +127,8 @@ class StoreLine:
     """
 
     __slots__ = (
-        "declares", "epoch", "expected", "expiry", "flags", "form", "handoff", "id", "is_plain",
-        "is_simple", "key", "lifetime_ms", "noreply", "scope", "size", "target", "texts", "verb",
+        "declares", "expected", "expiry", "flags", "form", "handoff", "header", "is_plain",
+        "is_simple", "key", "lifetime_ms", "noreply", "size", "target", "verb",
     )  # fmt: skip
 
     def __init__(
@@ -142,9 +144,9 @@ class StoreLine:
         self.expected = expected
         self.lifetime_ms = 0
         self.key = target.key
-        self.id, self.scope, self.epoch, _, self.handoff, self.texts = target.once
+        self.header, _, self.handoff = target.once
         self.declares = "declare" in target.options
-        self.is_plain = verb == b"set" and not (self.id or self.handoff or self.texts)
+        self.is_plain = verb == b"set" and not (self.header or self.handoff)
         self.is_simple = (
             self.is_plain and not (self.key or self.declares or expiry or target.delay)
             and expected is None
@@ -157,7 +159,9 @@ class StoreLine:
             self.target, self.verb, self.flags, self.expiry, self.size, self.noreply, self.expected
         )
         made.declares, made.is_plain, made.is_simple = False, self.is_plain, False
-        _, made.id, made.key, made.expected, handoff = varies
+        _, id_, made.key, made.expected, handoff = varies
+        if id_ and made.header is not None:
+            made.header = _new(ItemHeader, (id_, *made.header[1:]))
         made.handoff = self.handoff if handoff is None else handoff
         return made
 
@@ -171,6 +175,11 @@ class StoreLine:
             and self.flags == first.flags
             and self.noreply is first.noreply
         )
+
+    @property
+    def id(self) -> bytes:
+        """The id that it is stored under; b"": none."""
+        return self.header.id if self.header is not None else b""
 
     @property
     def only_if_empty(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from journal.format import SENT_TEXTS, ItemTexts
+from journal.format import SENT_TEXTS, ItemHeader
 from kestrelpy.durations import shown
 from kestrelpy.errors import ClientError
 from kestrelpy.operations import check_name, texts_sent
@@ -35,14 +35,11 @@ class Handoff(NamedTuple):
 
 
 class Once(NamedTuple):
-    """Empty, 0 or None: the option is absent. `epoch` goes with `scope`."""
+    """`header` has the id and the texts, None if there are none; None: the option is absent."""
 
-    id: bytes = b""
-    scope: bytes = b""
-    epoch: int = 0
+    header: ItemHeader | None = None
     expected: int | None = None
     handoff: Handoff | None = None
-    texts: ItemTexts = ()
 
 
 NOTHING: Final = Once()
@@ -70,7 +67,8 @@ def parse_once(values: Mapping[str, str | None], raw: Mapping[str, bytes]) -> On
         _, equals, value = raw["confirm"].partition(b"=")
         handoff = parse_handoff(value) if equals else Handoff(b"", 0)
     texts = texts_sent({word: _text(word, raw) for word in _TEXTS if word in values})
-    return Once(id_, scope, epoch, expected, handoff, texts)
+    header = ItemHeader(id_, scope, epoch, texts=texts) if id_ or texts else None
+    return Once(header, expected, handoff)
 
 
 def parse_whole(word: str, text: str | None) -> int:

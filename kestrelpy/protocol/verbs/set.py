@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from journal.format import Origin
+from journal.format import ItemHeader, Origin
 from kestrelpy.core import (
     ANY_VERSION,
     DUPLICATE,
@@ -278,13 +278,15 @@ class SetHandler:
         return lsn
 
     def _terms(self, line: StoreLine, now_ms: int, origin: Origin | None = None) -> Terms:
+        header = line.header
+        if origin is not None:
+            header = (header or ItemHeader())._replace(origin=origin)
         unix_ms = now_ms + self.broker.clock.offset_ms
         return _new(
             Terms,
             (
                 line.flags, _expires_ms(line, unix_ms) if line.expiry else 0, line.key,
-                line.target.delay, line.id, line.scope, line.epoch, _expected_version(line),
-                line.only_if_empty, origin, line.texts, False,
+                line.target.delay, header, _expected_version(line), line.only_if_empty,
             ),
         )  # fmt: skip
 

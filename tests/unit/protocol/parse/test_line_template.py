@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from journal.format import ItemHeader
 from journal.format.key import text_of
 from kestrelpy.errors import Refused
 from kestrelpy.protocol.parse.commands import Bad, Command, Store, StoreLine
@@ -25,9 +26,10 @@ def parse(parser: Parser, line: bytes, body: bytes = b"x") -> Command:
 
 
 def meaning(line: StoreLine) -> tuple[object, ...]:
+    header = line.header or ItemHeader()
     return (
         line.target.name, line.target.delay, line.verb, line.flags, line.expiry, line.size,
-        line.noreply, line.id, line.key, line.scope, line.epoch, line.expected, line.handoff,
+        line.noreply, line.id, line.key, header.scope, header.epoch, line.expected, line.handoff,
         line.declares, line.is_plain,
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from journal.format import ItemHeader
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Delete, Remove
 from kestrelpy.protocol.parse.option_values import parse_number
@@ -43,7 +44,7 @@ def test_the_token_of_a_lease_is_given_beside_the_target() -> None:
 
 def test_a_key_has_an_upper_limit_and_a_long_id_a_remedy() -> None:
     fits = b"q/id=" + b"x" * (KEY_BYTES_MAX - 5)
-    assert parse_target(fits, STORING).once.id == b"x" * (KEY_BYTES_MAX - 5)
+    assert parse_target(fits, STORING).once.header == ItemHeader(b"x" * (KEY_BYTES_MAX - 5))
 
     assert refusal(fits + b"x", STORING).startswith(
         "key too long (251 bytes, limit 250): hash a longer id yourself"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from journal.format import ItemHeader
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Remove, Upto, Withdraw
 from kestrelpy.protocol.parse.option_values import ChildBegin
@@ -14,10 +15,10 @@ from kestrelpy.protocol.parse.set_conditions import Handoff, Once
 @pytest.mark.parametrize(
     ("raw", "once"),
     [
-        (b"q/id=4711", Once(b"4711")),
-        (b"q/id=a%2Fb%20%ff", Once(b"a/b \xff")),
-        (b"q/id=1/scope=s%2B/epoch=0", Once(b"1", b"s+", 0)),
-        (b"q/epoch=7/scope=s/id=1", Once(b"1", b"s", 7)),
+        (b"q/id=4711", Once(ItemHeader(b"4711"))),
+        (b"q/id=a%2Fb%20%ff", Once(ItemHeader(b"a/b \xff"))),
+        (b"q/id=1/scope=s%2B/epoch=0", Once(ItemHeader(b"1", b"s+", 0))),
+        (b"q/epoch=7/scope=s/id=1", Once(ItemHeader(b"1", b"s", 7))),
         (b"q/key=A/expect=0", Once(expected=0)),
         (b"q/key=A/expect=9007199254740991", Once(expected=9007199254740991)),
         (b"q/confirm", Once(handoff=Handoff(b"", 0))),
