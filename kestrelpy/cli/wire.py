@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -35,6 +34,7 @@ from kestrelpy.wire.answers import FULL_WORDS, Answer, AnswerReader, BadAnswer
 from kestrelpy.wire.refusals import CLIENT_ERROR, ERROR, SERVER_ERROR, ServerRefusal
 
 Facts = dict[str, int | str]
+_Bytes = bytes  # where a field of that name hides the type
 
 # The server's own among the lines of `stats` that begin with queue_.
 _OWN_FACTS: Final = frozenset({"queue_creates", "queue_deletes", "queue_expires"})
@@ -56,8 +56,7 @@ class AllStats(NamedTuple):
     queues: list[tuple[str, Facts]]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """An item that was looked at, and not taken; None for an absent fact.
 
     `key` is as the protocol has it: its values percent-encoded, with commas between them.
@@ -66,12 +65,13 @@ class Shown:
     marker: int
     state: str
     attempts: int
+    bytes: int
+    flags: int
     stored_ms: int
     expires_ms: int | None
-    flags: int
     key: str | None
     id: str | None
-    body: bytes
+    body: _Bytes
 
 
 def all_stats(client: Client) -> AllStats:
@@ -114,8 +114,8 @@ def shown_items(client: Client, queue: str, after: int, most: int) -> list[Shown
 def _shown(words: list[bytes], body: bytes) -> Shown:
     _, _, flags, _, marker, stored, expires, attempts, state, key, id_ = map(_text, words)
     return Shown(
-        int(marker), state_word(state), int(attempts), int(stored),
-        None if expires == NONE else int(expires), int(flags),
+        int(marker), state_word(state), int(attempts), len(body), int(flags), int(stored),
+        None if expires == NONE else int(expires),
         None if key == NONE else key,
         None if id_ == NONE else unquote(id_, errors="backslashreplace"), body,
     )  # fmt: skip

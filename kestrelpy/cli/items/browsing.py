@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from pymemcache.client.base import Client
 from rich.text import Text
@@ -23,6 +24,13 @@ _AT_ONCE: Final = 500  # items of one request
 _BODY_SHOWN: Final = 60  # characters of a body in a table
 
 Fact = str | int | None
+# The facts of an item, and how a person reads each; without "_ms" a name is the title.
+_SHOWN_AS: Final[dict[str, Callable[[Any], str]]] = {
+    "marker": str, "state": str, "attempts": str, "bytes": size, "flags": str, "stored_ms": date,
+    "expires_ms": date, "key": str, "id": str,
+}  # fmt: skip
+_LISTED: Final = [name for name in _SHOWN_AS if name != "flags"]
+_TEXT_COLUMNS: Final = ("state", "stored", "expires", "key", "id", "body")
 # Facts that not every item of a listing has: each row has all names.
 _NOT_OF_ALL: Final[dict[str, Fact]] = dict.fromkeys(("number", "flags", "id", "due_ms"))
 
@@ -37,43 +45,39 @@ def ls(at: At, queue: str, after: int, count: int, with_body: bool, as_json: boo
             if not some:
                 break
             found += some
-        delayed = _delayed(client, queue, count - len(found))
-        if not (found or delayed):
+        later = _delayed(client, queue, count - len(found))
+        if not (found or later):
             require_queue(client, queue)
     if as_json:
         listed = [{**_NOT_OF_ALL, **facts_of(item, with_body)} for item in found]
-        print(json.dumps([*listed, *delayed]))
+        print(json.dumps([*listed, *({**each, "due_ms": due_ms} for each, due_ms in later)]))
         return
-    if not (found or delayed):
+    if not (found or later):
         print(f"no items in {queue} after marker {after}", file=sys.stderr)
         return
-    titles = ["marker", "state", "attempts", "bytes", "stored", "expires", "key", "id"]
-    text_columns = ("state", "stored", "expires", "key", "id", "body")
-    made = table(*titles, *(["body"] if with_body else []), left=text_columns)
-    for item in found:
-        row = [
-            str(item.marker), item.state, str(item.attempts), size(len(item.body)),
-            date(item.stored_ms), date(item.expires_ms) if item.expires_ms is not None else NONE,
-            item.key or NONE, item.id or NONE,
-        ]  # fmt: skip
-        row += [_cut(item.body)] if with_body else []
-        made.add_row(*(Text(printable(word)) for word in row))
-    for facts in delayed:
-        expires_ms = facts["expires_ms"]
-        row = [
-            NONE, f"delayed until {date(_ms(facts['due_ms']))}", str(facts["attempts"]),
-            size(_ms(facts["bytes"])), date(_ms(facts["stored_ms"])),
-            date(expires_ms) if isinstance(expires_ms, int) else NONE,
-            str(facts["key"] or NONE), NONE, *([NONE] if with_body else []),
-        ]  # fmt: skip
+    titles = [*map(_title, _LISTED), *(["body"] if with_body else [])]
+    made = table(*titles, left=_TEXT_COLUMNS)
+    rows = [(facts_of(item, False), _cut(item.body)) for item in found]
+    rows += [({**each, "state": f"delayed until {date(due_ms)}"}, NONE) for each, due_ms in later]
+    for facts, body in rows:
+        row = [*(_word(facts, name) for name in _LISTED), *([body] if with_body else [])]
         made.add_row(*(Text(printable(word)) for word in row))
     console().print(made)
 
 
-def _delayed(client: Client, queue: str, most: int) -> list[dict[str, Fact]]:
-    """Return at most `most` items that have no marker yet, those that are due first before the
-    others."""
-    found = list[dict[str, Fact]]()
+def _title(name: str) -> str:
+    return name.removesuffix("_ms")
+
+
+def _word(facts: dict[str, Fact], name: str) -> str:
+    value = facts[name]
+    return NONE if value is None or value == "" else _SHOWN_AS[name](value)
+
+
+def _delayed(client: Client, queue: str, most: int) -> list[tuple[dict[str, Fact], int]]:
+    """Return at most `most` items that have no marker yet, and when each is due; those that are due
+    first before the others."""
+    found = list[tuple[dict[str, Fact], int]]()
     prefix = f"queue_{queue}_delayed_"
     for name, due_ms in client.stats(f"{queue}/delayed").items() if most > 0 else ():
         number = name.decode("ascii").removeprefix(prefix).removesuffix("_due_ms")
@@ -85,14 +89,10 @@ def _delayed(client: Client, queue: str, most: int) -> list[dict[str, Fact]]:
             value = said.get(key.encode())
             text = value.decode("ascii") if isinstance(value, bytes) else value
             facts[key] = None if text == NONE else text
-        found.append({**facts, "due_ms": int(due_ms)})
+        found.append((facts, int(due_ms)))
         if len(found) == most:
             break
     return found
-
-
-def _ms(value: Fact) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def show(at: At, queue: str, marker: int, with_body: bool, as_json: bool) -> None:
@@ -109,20 +109,9 @@ def show(at: At, queue: str, marker: int, with_body: bool, as_json: bool) -> Non
     if as_json:
         print(json.dumps(facts))
         return
-    shown = {
-        "marker": str(item.marker),
-        "state": item.state,
-        "attempts": str(item.attempts),
-        "bytes": size(len(item.body)),
-        "flags": str(item.flags),
-        "stored": date(item.stored_ms),
-        "expires": date(item.expires_ms) if item.expires_ms is not None else NONE,
-        "key": item.key or NONE,
-        "id": item.id or NONE,
-    }
-    width = max(map(len, shown))
-    for name, word in shown.items():
-        print(f"{name:<{width}}  {printable(word)}")
+    width = max(map(len, map(_title, _SHOWN_AS)))
+    for name in _SHOWN_AS:
+        print(f"{_title(name):<{width}}  {printable(_word(facts, name))}")
     if with_body:
         sys.stdout.flush()
         sys.stdout.buffer.write(b"\n" + item.body + (b"" if item.body.endswith(b"\n") else b"\n"))
@@ -130,17 +119,7 @@ def show(at: At, queue: str, marker: int, with_body: bool, as_json: bool) -> Non
 
 def facts_of(item: Shown, with_body: bool) -> dict[str, Fact]:
     """Return an item for --json."""
-    facts: dict[str, Fact] = {
-        "marker": item.marker,
-        "state": item.state,
-        "attempts": item.attempts,
-        "bytes": len(item.body),
-        "flags": item.flags,
-        "stored_ms": item.stored_ms,
-        "expires_ms": item.expires_ms,
-        "key": item.key,
-        "id": item.id,
-    }
+    facts = {name: getattr(item, name) for name in _SHOWN_AS}
     return {**facts, **(body_facts(item.body) if with_body else {})}
 
 
