@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from journal.format import SENT_TEXTS, TABLE, UNNUMBERED
+from journal.format import SENT_TEXTS, TABLE, UNNUMBERED, Tag
 
 Mode = Literal["items", "events"]
 MODES: Final[tuple[Mode, ...]] = ("items", "events")
@@ -33,10 +33,12 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `ddl` is its type as Spark writes it (`bigint`)."""
+    """One column: `ddl` is its type as Spark writes it (`bigint`). `tag`: it is what the meta of a
+    record has under this tag."""
 
     name: str
     ddl: str
+    tag: Tag | None = None
 
     @property
     def arrow(self) -> pa.DataType:
@@ -64,7 +66,9 @@ _SAME: Final[dict[str, str]] = {
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    return tuple(Column(*each.split()) for each in text.split(","))
+    """Return columns of `name type`, or `name type TAG` for one of the meta."""
+    words = (each.split() for each in text.split(","))
+    return tuple(Column(name, ddl, *(Tag[each] for each in tag)) for name, ddl, *tag in words)
 
 
 # Read only if a schema names it, also from servers: the texts of a key, null if it has others.
@@ -73,9 +77,9 @@ _KEYS: Final = Column("keys", "array<binary>")
 
 DEFAULT: Final[dict[Mode, tuple[Column, ...]]] = {
     "items": _columns(
-        "server string, queue string, marker bigint, key string, id string, value binary,"
+        "server string, queue string, marker bigint, key string KEY, id string ID, value binary,"
         "flags bigint, timestamp timestamp, expires timestamp, attempts int, state string,"
-        "origin string"
+        "origin string ORIGIN"
     ),
     "events": _columns(
         "server string, queue string, marker bigint, op string, timestamp timestamp,"
@@ -83,18 +87,19 @@ DEFAULT: Final[dict[Mode, tuple[Column, ...]]] = {
         "value binary"
     ),
 }
-_TEXTS: Final = tuple(Column(row.name, "string") for row in SENT_TEXTS)
+_TEXTS: Final = tuple(Column(row.name, "string", row.tag) for row in SENT_TEXTS)
 # Read only if a schema names them; those of items, except `keys`, only from journals.
 EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
     "items": (
         _KEYS, *_columns("item bigint, generation bigint, bytes bigint, lsn bigint"), *_TEXTS
     ),
     "events": _TEXTS + _columns(
-        "item bigint, lsn bigint, reason string, generation bigint, flags bigint,"
-        "expires timestamp, bytes bigint, key string, number bigint, journal string,"
-        "origin string, of_generation bigint, target string, id string, scope string,"
-        "epoch bigint, version bigint, previous bigint, due timestamp, reader_number bigint,"
-        "key_bytes binary, id_bytes binary, scope_bytes binary, of_key bigint"
+        "item bigint, lsn bigint, reason string REASON, generation bigint, flags bigint,"
+        "expires timestamp, bytes bigint, key string KEY, number bigint, journal string,"
+        "origin string ORIGIN, of_generation bigint GENERATION, target string TARGET,"
+        "id string ID, scope string SCOPE, epoch bigint EPOCH, version bigint VERSION,"
+        "previous bigint PREVIOUS, due timestamp DUE_MS, reader_number bigint,"
+        "key_bytes binary KEY, id_bytes binary ID, scope_bytes binary SCOPE, of_key bigint OF_KEY"
     ),
 }
 

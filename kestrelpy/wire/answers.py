@@ -23,10 +23,15 @@ from urllib.parse import unquote
 
 from kestrelpy.wire.refusals import ServerRefusal, is_refusal
 
-FULL_WORDS: Final = 11  # of a VALUE line with `full`
+# The words of a VALUE line with `full`, after its key, and where each stands in the line.
+_FULL: Final = (
+    "flags", "bytes", "number", "stored_ms", "expires_ms", "attempts", "state", "key", "id"
+)  # fmt: skip
+FULL_AT: Final = {name: at for at, name in enumerate(_FULL, 2)}
+FULL_WORDS: Final = 2 + len(_FULL)
 LINE_BYTES_MAX: Final = 64 << 10  # far above the longest line, which is a sentence
 NO_ANSWER: Final = "the server sent bytes that are no answer"
-_BYTES_WORD: Final = 3  # of a VALUE line: how long the body is
+_BYTES_WORD: Final = FULL_AT["bytes"]  # of any VALUE line
 _LINE_END: Final = b"\r\n"
 
 

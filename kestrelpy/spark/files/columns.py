@@ -11,7 +11,7 @@ One rule: a column is made only if the selection names it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,6 @@ from journal.format import (
     ENDS,
     ENDS_DELIVERY,
     HEADER_BYTES,
-    SENT_TEXTS,
     WITH_TEXT,
     Kind,
     Tag,
@@ -35,7 +34,7 @@ from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, Ints
 from kestrelpy.spark.files.queue_state import NO_LIVE_ITEMS, STATES, LiveItems
 from kestrelpy.spark.files.readers import NUMBERS, ReaderNumbers, names
 from kestrelpy.spark.files.split import RowLimits, Split
-from kestrelpy.spark.schema import OP_WORDS, Selection
+from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Mode, Selection
 
 _LOW32: Final = np.uint64(0xFFFFFFFF)
 _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # how such a meta begins
@@ -132,10 +131,10 @@ class RecordSource:
         found = (meta.get(tag) for meta in self.headers.metas)
         return pa.array([each if isinstance(each, int) else None for each in found], pa.int64())
 
-    def due(self) -> pa.Array:
-        """Return when each item's delay is over."""
-        due = pc.fill_null(self.counted(Tag.DUE_MS), 0).to_numpy(zero_copy_only=False)
-        return _times(due, due > 0)
+    def timed(self, tag: Tag) -> pa.Array:
+        """Return a time from each record's meta."""
+        found = pc.fill_null(self.counted(tag), 0).to_numpy(zero_copy_only=False)
+        return _times(found, found > 0)
 
     @cached_property
     def expires(self) -> Ints:
@@ -276,11 +275,22 @@ def _text(pick: Callable[[Split], str | None]) -> Callable[[RecordSource], pa.Ar
     return lambda source: source.constant(pick(source.split), pa.string())
 
 
-def _tag_text(tag: Tag) -> Callable[[RecordSource], pa.Array]:
-    return lambda source: source.tagged(tag)
+_Maker = Callable[[RecordSource], pa.Array]
+_BY_TYPE: Final = {
+    "string": RecordSource.tagged, "binary": RecordSource.raw, "bigint": RecordSource.counted,
+    "timestamp": RecordSource.timed,
+}  # fmt: skip
 
 
-_COMMON: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
+def _of_meta(mode: Mode) -> dict[str, _Maker]:
+    """Return how the columns of the meta are made."""
+    return {
+        each.name: partial(_BY_TYPE[each.ddl], tag=each.tag)
+        for each in (*DEFAULT[mode], *EXTRA[mode]) if each.tag is not None
+    }  # fmt: skip
+
+
+_COMMON: Final[dict[str, _Maker]] = {
     "server": _text(lambda split: split.server),
     "queue": _text(lambda split: split.queue),
     "marker": lambda source: _numbers(source.headers.marker, source.headers.marker > 0),
@@ -288,43 +298,28 @@ _COMMON: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
     "value": RecordSource.bodies,
     "flags": _flags,
     "expires": _expires,
-    "key": lambda source: source.tagged(Tag.KEY),
-    "origin": lambda source: source.tagged(Tag.ORIGIN),
     "item": lambda source: _numbers(source.headers.item, source.headers.item > 0),
     "lsn": lambda source: _numbers(source.headers.lsn),
     "generation": lambda source: source.constant(source.split.generation, pa.int64()),
     "bytes": lambda source: _numbers(*source.body_bytes),
-    **{row.name: _tag_text(row.tag) for row in SENT_TEXTS},
 }
-EVENT_COLUMNS: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
+EVENT_COLUMNS: Final[dict[str, _Maker]] = {
     **_COMMON,
+    **_of_meta("events"),
     "op": lambda source: _texts(OP_WORDS).take(pa.array(source.headers.kind)),
     "reader": _readers,
     "attempts": _attempts,
     "opened": _opened,
     "segment": lambda source: source.constant(source.split.segment, pa.int64()),
     "position": lambda source: _numbers(source.headers.offsets),
-    "reason": lambda source: source.tagged(Tag.REASON),
     "number": lambda source: _numbers(source.headers.number),
     "journal": _text(lambda split: split.identity.hex()),
     "reader_number": lambda source: _numbers(source.headers.reader.astype(np.int64)),
-    "target": lambda source: source.tagged(Tag.TARGET),
-    "of_generation": lambda source: source.counted(Tag.GENERATION),
-    "id": lambda source: source.tagged(Tag.ID),
-    "scope": lambda source: source.tagged(Tag.SCOPE),
-    "epoch": lambda source: source.counted(Tag.EPOCH),
-    "version": lambda source: source.counted(Tag.VERSION),
-    "previous": lambda source: source.counted(Tag.PREVIOUS),
-    "due": lambda source: source.due(),
-    "key_bytes": lambda source: source.raw(Tag.KEY),
-    "id_bytes": lambda source: source.raw(Tag.ID),
-    "scope_bytes": lambda source: source.raw(Tag.SCOPE),
-    "of_key": lambda source: source.counted(Tag.OF_KEY),
 }
-ITEM_COLUMNS: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
+ITEM_COLUMNS: Final[dict[str, _Maker]] = {
     **_COMMON,
+    **_of_meta("items"),
     "keys": RecordSource.keys,
-    "id": lambda source: source.tagged(Tag.ID),
     "attempts": lambda source: _small_numbers(source.live_items.attempts(source.headers.item)),
     "marker": _item_marker,
     "state": lambda source: _texts(STATES).take(

@@ -8,9 +8,6 @@
 After a broken connection, the read goes on after the last marker that it handed on. Only fields of
 selected columns are decoded; a body is copied once, from the answer.
 
-    VALUE <key> <flags> <bytes> <marker> <stored> <expires> <attempts> <state> <key> <id>
-    0     1     2       3       4        5        6         7          8       9     10
-
 One rule: a read removes nothing and creates nothing.
 """
 
@@ -35,6 +32,7 @@ from journal.format import texts_in
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live.wire import (
     ITEMS_MAX,
+    MARKER_AT,
     LiveConnection,
     Lost,
     Patience,
@@ -50,6 +48,7 @@ from kestrelpy.spark.named import (
 from kestrelpy.spark.offsets import Address, MarkerRange, packed
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.schema import Selection
+from kestrelpy.wire.answers import FULL_AT
 
 log = logging.getLogger("kestrelpy.spark")
 _T = TypeVar("_T")
@@ -328,8 +327,6 @@ def retried(address: Address, patience: Patience, once: Callable[[], _T]) -> _T:
     raise AssertionError("the last attempt returns or raises")
 
 
-_MARKER: Final = 4
-_STORED: Final = 5
 _NONE: Final = b"-"
 
 
@@ -350,10 +347,10 @@ def _inside(values: Values, part: Slice, options: Options) -> pa.Array | None:
     """Return which items are wanted; None: all of them."""
     wanted = None
     if values.last_marker > part.span.upto:
-        wanted = pc.less_equal(_numbers(values, _MARKER), part.span.upto)
+        wanted = pc.less_equal(_numbers(values, MARKER_AT), part.span.upto)
     starting, ending = options.starting_timestamp_ms, options.ending_timestamp_ms
     if starting is not None or ending is not None:
-        stored = _numbers(values, _STORED)
+        stored = _numbers(values, FULL_AT["stored_ms"])
         for each in (
             pc.greater_equal(stored, starting) if starting is not None else None,
             pc.less(stored, ending) if ending is not None else None,
@@ -372,8 +369,8 @@ def _column(name: str, part: Slice, values: Values, count: int) -> pa.Array:
         return pa.nulls(count, pa.string())  # an answer does not say it
     if name == "value":
         return _bodies(values)
-    field, make = _FIELDS[name]
-    return make(values, field)
+    word, make = _FIELDS[name]
+    return make(values, FULL_AT[word])
 
 
 def _bodies(values: Values) -> pa.Array:
@@ -419,14 +416,14 @@ def _times(values: Values, field: int) -> pa.Array:
     return pc.multiply(_numbers(values, field), 1000).cast(pa.timestamp("us", "UTC"))
 
 
-_FIELDS: Final[dict[str, tuple[int, Callable[[Values, int], pa.Array]]]] = {
-    "flags": (2, _numbers),
-    "marker": (_MARKER, _numbers),
-    "timestamp": (_STORED, _times),
-    "expires": (6, _times),
-    "attempts": (7, _small_numbers),
-    "state": (8, _words),
-    "key": (9, _texts),
-    "keys": (9, _keys),
-    "id": (10, _texts),
+_FIELDS: Final[dict[str, tuple[str, Callable[[Values, int], pa.Array]]]] = {
+    "flags": ("flags", _numbers),
+    "marker": ("number", _numbers),
+    "timestamp": ("stored_ms", _times),
+    "expires": ("expires_ms", _times),
+    "attempts": ("attempts", _small_numbers),
+    "state": ("state", _words),
+    "key": ("key", _texts),
+    "keys": ("key", _keys),
+    "id": ("id", _texts),
 }

@@ -1,9 +1,6 @@
 """One connection to a server, for reading much at once: `gets q/peek/after=5/n=10000/full`.
 
-    VALUE <key> <flags> <bytes> <marker> <stored> <expires> <attempts> <state> <key> <id>
-    <body>
-    VALUE ...
-    END
+    VALUE ..., body, VALUE ..., body, ... END          `wire.answers` has the words of a line
 
 A client library keeps one value per key; here many values have the same key. The answer is parsed
 while it arrives, line by line and body by body. The fields of a line are decoded later, column by
@@ -20,12 +17,13 @@ from typing import Final
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import Address
 from kestrelpy.wire import dial
-from kestrelpy.wire.answers import FULL_WORDS, Answer, BadAnswer
+from kestrelpy.wire.answers import FULL_AT, FULL_WORDS, Answer, BadAnswer
 from kestrelpy.wire.connection import WireConnection
 from kestrelpy.wire.dial import NOBODY, Access
 from kestrelpy.wire.refusals import LoginRefused, ServerRefusal, is_refusal
 
 ITEMS_MAX: Final = 10_000  # of one answer; the server also stops at 4 MiB
+MARKER_AT: Final = FULL_AT["number"]  # in a VALUE line
 _SHOWN_BYTES: Final = 200  # of a line, in an error
 
 
@@ -71,7 +69,7 @@ class Values:
     @property
     def last_marker(self) -> int:
         """The marker of the last item; there is at least one item."""
-        return int(self.lines[-1][4])
+        return int(self.lines[-1][MARKER_AT])
 
 
 class LiveConnection(WireConnection):
