@@ -305,9 +305,7 @@ class Daemon:
         for task in list(self._tasks):
             task.cancel()
         for connection in list(self._connections):
-            if connection.conversation is not None:
-                connection.conversation.leave()
-                self.turn.touch(connection.conversation)
+            connection.leave()
         deadline = self._loop.time() + DRAIN_SECONDS
         while self._loop.time() < deadline and not self.membership.is_fenced:
             is_empty = not self._connections and self._http.is_empty

@@ -349,6 +349,19 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def leave(self) -> None:
+        """Answer what has come and close: the server ends. A router's client that holds nothing
+        here does not notice."""
+        conversation = self.conversation
+        if conversation is None:
+            return
+        is_bare = conversation.is_idle and self._nothing_left(conversation)
+        if conversation.is_routed and is_bare and not conversation.parser.buffered:
+            self.close_idle()
+            return
+        conversation.leave()
+        self._turn.touch(conversation)
+
     def close_idle(self) -> None:
         """Close the connection, which is idle; a router may connect again for its client."""
         if self._transport is not None and self.conversation is not None:
