@@ -65,6 +65,14 @@ class NoRoomYet(ServerError):
         self.waiting = waiting
 
 
+class NotReachedYet(NoRoomYet):
+    """The slice of a target is being connected to. The caller joins `waiting`, as above."""
+
+    def __init__(self, waiting: dict[object, None], number: int) -> None:
+        ServerError.__init__(self, f"slice {number} has not answered yet, try again")
+        self.waiting = waiting
+
+
 class ItemRefused(ServerError):
     """This item is not taken here, whenever it comes; others are."""
 

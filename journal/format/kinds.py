@@ -35,7 +35,7 @@ class Kind(IntEnum):
     READER = 15  # a reader of this log was named; reader: its number from now on
     UPTO = 16  # a reader confirmed everything up to the marker `number`
     DECLARED = 17  # a client's settings for the queue as TOML, then its metadata as JSON
-    MOVING = 18  # this item is being moved; meta: the target
+    MOVING = 18  # it leaves for another server; as LEASED; meta: the target
     MOVED = 19  # this item is in another journal now, and ended here; meta: the target
     SETTLED = 20  # an open origin is closed: its source has recorded the transfer
     REDRIVEN = 21  # dead no more; number: its new place
@@ -120,7 +120,7 @@ TABLE: Final[dict[Kind, KindRow]] = {
     Kind.READER: KindRow(Effect.NONE, "reader"),
     Kind.UPTO: KindRow(Effect.END_TO_MARKER, "upto", "confirmed up to", number=Says.MARKER),
     Kind.DECLARED: KindRow(Effect.NONE, "declare", has_text=True),
-    Kind.MOVING: KindRow(Effect.NONE, "moving", "moving", is_written=False),
+    Kind.MOVING: KindRow(Effect.LEASE, "moving", "moving"),
     Kind.MOVED: KindRow(Effect.END, "move", "moved", number=Says.BEGAN_MS),
     Kind.SETTLED: KindRow(Effect.NONE, "settle"),
     Kind.REDRIVEN: KindRow(Effect.REDRIVE, "redrive", "redriven", number=Says.PLACE),

@@ -2,6 +2,11 @@
 
     LEASED item, token, delivery, began, deadline ──▶ RENEWED token, when, deadline ──▶ ...
                                                   ──▶ DONE, RETURNED, DEAD or FLUSHED ends it
+    MOVING the same, and a target                 ──▶ MOVED; LEASED or RETURNED: it stays
+
+An item that leaves for a queue of another server is leased to the mover, and the record of that
+lease is MOVING: after a restart the item is leased to nobody else until the other server has said
+whether it has the copy.
 
 One rule: an entry says what the records say. A deadline is there twice, by the wall clock and by
 the running clock; a lease made of an entry is bounded by its length: `deadline_ms - since_ms`.
@@ -19,6 +24,7 @@ from journal.format.record import Draft, Record
 # Plain numbers: their look-up in the enums would double the time.
 _LEASED: Final = int(Kind.LEASED)
 _RENEWED: Final = int(Kind.RENEWED)
+_MOVING: Final = int(Kind.MOVING)
 _DEADLINE_MS: Final = int(Tag.DEADLINE_MS)
 _BYTES: Final = int(Tag.BYTES)
 _EXPIRES_MS: Final = int(Tag.EXPIRES_MS)
@@ -37,7 +43,9 @@ class LeaseEntry(NamedTuple):
 
     It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`. `expiry_ms`
     is the expiry of its item from then on; 0: its put says when it expires. `runs_ms` is the
-    deadline by the running clock; 0: the record, of an earlier version, does not say it.
+    deadline by the running clock; 0: the record, of an earlier version, does not say it. `target`
+    is the queue of another server, as `server:queue`, for which the item leaves; empty: it stays
+    here. An item that no client holds leaves with token 0.
     """
 
     item: int
@@ -50,16 +58,18 @@ class LeaseEntry(NamedTuple):
     key: bytes = b""
     expiry_ms: int = 0
     runs_ms: int = 0
+    target: bytes = b""
 
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
-        """Return the lease of a LEASED record. Raises ValueError if the record does not say it."""
+        """Return the lease of a LEASED or MOVING record. Raises ValueError if the record does not
+        say it."""
         deadline_ms, body_bytes, key, expiry_ms, runs_ms = _said(record.meta)
         if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
         return cls(
             record.item, record.number, record.small, record.time_ms, body_bytes,
-            record.time_ms, deadline_ms, key, expiry_ms, runs_ms,
+            record.time_ms, deadline_ms, key, expiry_ms, runs_ms, _target_of(record),
         )  # fmt: skip
 
     def renewed(self, record: Record) -> LeaseEntry:
@@ -80,7 +90,9 @@ class LeaseEntry(NamedTuple):
     ) -> LeaseEntry:
         """Return the same lease with a new deadline; its item lives no shorter than before."""
         expiry_ms = max(expiry_ms, self.expiry_ms)
-        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key, expiry_ms, runs_ms))
+        return _new(LeaseEntry, (
+            *self[:5], since_ms, deadline_ms, self.key, expiry_ms, runs_ms, self.target
+        ))  # fmt: skip
 
     @property
     def heard_ms(self) -> int:
@@ -89,7 +101,10 @@ class LeaseEntry(NamedTuple):
 
     def leased(self) -> Draft:
         """Return the record that begins it."""
-        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key, expiry_ms, runs_ms = self
+        (
+            item, token, delivery, began_ms, body_bytes, _, deadline_ms, key, expiry_ms, runs_ms,
+            target,
+        ) = self  # fmt: skip
         meta = _LEASED_META.pack(
             _DEADLINE_MS, _U64_BYTES, deadline_ms, _BYTES, _U64_BYTES, body_bytes,
             _RUNS_MS, _U64_BYTES, runs_ms,
@@ -100,11 +115,14 @@ class LeaseEntry(NamedTuple):
             meta = encode_meta({Tag.KEY: key}) + meta
         if expiry_ms:
             meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, expiry_ms) + meta
+        if target:
+            meta += encode_meta({Tag.TARGET: target})
+            return _new(Draft, (_MOVING, item, token, delivery, began_ms, meta, b"", 0, 0))
         return _new(Draft, (_LEASED, item, token, delivery, began_ms, meta, b"", 0, 0))
 
     def renewal(self) -> Draft:
         """Return the record of its latest deadline, after the first."""
-        item, token, _, _, _, since_ms, deadline_ms, _, expiry_ms, runs_ms = self
+        item, token, _, _, _, since_ms, deadline_ms, _, expiry_ms, runs_ms, _ = self
         meta = _RENEWED_META.pack(
             _DEADLINE_MS, _U64_BYTES, deadline_ms, _RUNS_MS, _U64_BYTES, runs_ms
         )
@@ -124,6 +142,12 @@ def heard_ms(time_ms: int, end_ms: int, runs_ms: int) -> int:
     """Return the running clock at `time_ms`, the time of a record that gives one end by two clocks:
     `end_ms` by the wall clock, `runs_ms` by the running clock (0: not given; then return 0)."""
     return max(runs_ms - (end_ms - time_ms), 0) if runs_ms else 0
+
+
+def _target_of(record: Record) -> bytes:
+    """Return for which queue an item leaves, as its MOVING record says; empty: it does not."""
+    target = decode_meta(record.meta).get(Tag.TARGET) if record.kind == Kind.MOVING else None
+    return target if isinstance(target, bytes) else b""
 
 
 def _said(meta: bytes) -> tuple[int | None, int | None, bytes, int, int]:
@@ -149,7 +173,7 @@ def lease_entries(frames: list[Record]) -> list[LeaseEntry]:
     """
     found: list[LeaseEntry] = []
     for frame in frames:
-        if frame.kind == Kind.LEASED:
+        if frame.kind in (Kind.LEASED, Kind.MOVING):
             found.append(LeaseEntry.begun(frame))
         elif frame.kind == Kind.RENEWED:
             if not found:

@@ -296,7 +296,7 @@ def _next_step(frame: Record, step: int, path: str) -> int:
         kind = Kind.KEYS
     if kind in _LATER:
         raise NewerFormat(f"{path}: a snapshot with records of kind {frame.kind}")
-    listed = Kind.LEASED if kind == Kind.RENEWED else kind
+    listed = Kind.LEASED if kind in (Kind.RENEWED, Kind.MOVING) else kind
     if frame.reader:  # a child's block
         listed = Kind.READER
     place = _ORDER.index(listed) if listed in _ORDER else -1

@@ -40,7 +40,7 @@ _BATCH_SHIFT: Final = 12
 PUT_BYTES: Final = 2 * CONFIRM_BYTES
 _META_BYTES: Final = 2 * CONFIRM_BYTES
 _PUT: Final = int(Kind.PUT)
-_LEASED: Final = int(Kind.LEASED)
+_LEASES: Final = (int(Kind.LEASED), int(Kind.MOVING))
 
 
 def room_in(capacity: int) -> int:
@@ -122,7 +122,7 @@ class Room:
             frame += self.put_bytes
             if draft[5]:
                 frame += _META_BYTES
-        elif kind == _LEASED:
+        elif kind in _LEASES:
             frame += CONFIRM_BYTES
         self.free -= frame
 

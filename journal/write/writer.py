@@ -51,7 +51,9 @@ _PUT: Final = int(Kind.PUT)
 # Stands in place of the lsn of a put: the draft changes which of many items are needed.
 _RECOUNTED: Final = -1
 # These wait until there is room for them and for the confirms and returns to come.
-_TAKING_ROOM: Final = frozenset({int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED)})
+_TAKING_ROOM: Final = frozenset(
+    {int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED), int(Kind.MOVING)}
+)
 
 
 class Journal:

@@ -30,6 +30,7 @@ from kestrelpy.cli.logs import JsonLines, LineWriter, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
 from kestrelpy.server import (
     HEEDED,
+    MAIL,
     PARENT,
     Daemon,
     SliceRouter,
@@ -87,6 +88,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         return
     if (parent := os.environ.pop(PARENT, "")).isdecimal():
         end_with_parent(int(parent))
+    mail = os.environ.pop(MAIL, "")
 
     supervisor = Supervisor(os.environ)
 
@@ -97,8 +99,9 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         nonlocal config
         _name_signals()
         daemon = Daemon(
-            config, source.load_and_prepare, _say, taken=_log_as_it_says, supervisor=supervisor
-        )
+            config, source.load_and_prepare, _say, taken=_log_as_it_says, supervisor=supervisor,
+            mail=mail,
+        )  # fmt: skip
         between.end(daemon)
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()

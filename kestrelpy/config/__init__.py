@@ -19,7 +19,7 @@ One rule: the modules of this package import each other downwards only; all othe
 """
 
 from kestrelpy.config.archives import make_archives
-from kestrelpy.config.chains import ONE_GROUP, Cycle, find_cycle, targets_of
+from kestrelpy.config.chains import Cycle, find_cycle, targets_of
 from kestrelpy.config.changed import changed_settings
 from kestrelpy.config.declared import as_toml, read_declaration, settings_in_force, stored_block
 from kestrelpy.config.mistakes import ConfigError
@@ -30,7 +30,7 @@ from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.config.settings import Config, FleetConfig, JournalConfig, ServerConfig, place_of
 
 __all__ = [
-    "FILE_NAME", "ONE_GROUP", "SYSTEM_FILE", "TARGETS", "Config", "ConfigError", "Cycle",
+    "FILE_NAME", "SYSTEM_FILE", "TARGETS", "Config", "ConfigError", "Cycle",
     "FleetConfig", "JournalConfig", "QueueBlock", "QueueSettings", "ScheduleBlock", "ServerConfig",
     "as_toml", "changed_settings", "find_config_file", "find_cycle", "load_config", "make_archives",
     "place_of", "read_declaration", "read_plain", "settings_in_force", "stored_block", "targets_of",

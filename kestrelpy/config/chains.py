@@ -5,7 +5,7 @@
 A queue without a block of its own has the defaults; so has the target of the defaults. An item of a
 queue also goes to each of its fan-out children that the file names.
 
-Where queues are spread over slices, items stay in theirs: what sends them to another is refused.
+Where queues are spread over slices, those of an alias are in one.
 
 One rule: a cycle is refused where it is made, with every queue on it named.
 """
@@ -17,7 +17,7 @@ from kestrelpy.config.queue_settings import TARGETS, QueueBlock
 from kestrelpy.config.settings import Config, Place
 
 _FANOUT: Final = ""
-ONE_GROUP: Final = "give them one group, by a {tag} in their names or in [fleet] groups"
+_ONE_GROUP: Final = "give them one group, by a {tag} in their names or in [fleet] groups"
 
 
 class Cycle(NamedTuple):
@@ -94,13 +94,5 @@ def why_not_in_slices(config: Config) -> tuple[Place, str] | None:
     for name, alias in config.aliases.items():
         for each in alias.to:
             if slice_of(each.encode()) != slice_of(name.encode()):
-                return ("aliases", name, "to"), f"{each} is in another slice: {ONE_GROUP}"
-    for place, target in config.targets().items():
-        if len(place) == 2:
-            return place, (
-                "its queue is in one slice, and the queues are in all: write it in the block of "
-                "each queue of its group"
-            )
-        if slice_of(target.encode()) != slice_of(place[1].encode()):
-            return place, f"that queue is in another slice: {ONE_GROUP}"
+                return ("aliases", name, "to"), f"{each} is in another slice: {_ONE_GROUP}"
     return None

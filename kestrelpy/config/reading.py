@@ -196,7 +196,7 @@ class _Sources:
         raise ConfigError([self._sentence(place, why)])
 
     def refuse_other_slices(self, config: Config) -> None:
-        """Raise ConfigError if a setting sends items to another slice."""
+        """Raise ConfigError if an alias stands for queues of several slices."""
         if found := why_not_in_slices(config):
             raise ConfigError([self._sentence(*found)])
 

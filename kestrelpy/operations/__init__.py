@@ -54,8 +54,9 @@ from kestrelpy.operations.ports import PAUSE, Caller, Client, ItemReader, Site, 
 from kestrelpy.operations.preview import Preview
 from kestrelpy.operations.queue_admin import QueueAdmin
 from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, Page
+from kestrelpy.operations.receiving import Received, Receiving
 from kestrelpy.operations.removal import Removal
-from kestrelpy.operations.rests import Awaited, Gate, Rests
+from kestrelpy.operations.rests import Awaited, Durable, Gate, Rests
 from kestrelpy.operations.stats_facts import (
     HEALTH_STATES,
     Health,
@@ -108,6 +109,7 @@ __all__ = [
     "DeathGroup",
     "Deaths",
     "DelayedFacts",
+    "Durable",
     "Gate",
     "GoneFacts",
     "Health",
@@ -141,6 +143,8 @@ __all__ = [
     "QueueAdmin",
     "QueueFacts",
     "QueueOrder",
+    "Received",
+    "Receiving",
     "Removal",
     "Rests",
     "ScheduleFacts",

@@ -188,6 +188,8 @@ def _note(record: Record, meta: Meta) -> str | None:
     words, kind = list[str](), record.kind
     if kind == Kind.LEASED:
         words.append(f"delivery {record.small}, token {record.number}")
+    elif kind == Kind.MOVING:
+        words.append(f"to {_text(meta.get(Tag.TARGET))}")
     elif kind == Kind.RENEWED:
         words.append(f"token {record.number}")
     elif kind in COUNTED:

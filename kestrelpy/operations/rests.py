@@ -29,9 +29,38 @@ class Gate:
         self.lsn_written = self.lsn_stored = 1
 
 
+class Durable:
+    """A log, for replies that wait until a record is on disk, whatever its queue's `sync` says."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    @property
+    def lsn_stored(self) -> int:
+        return self._log.lsn_durable
+
+    @property
+    def lsn_written(self) -> int:
+        return self._log.lsn_durable
+
+    @property
+    def failure(self) -> Exception | None:
+        return self._log.failure
+
+    @property
+    def waiting_stored(self) -> set[object]:
+        return self._log.waiting_written  # they are woken at each step of the log
+
+    @property
+    def waiting_written(self) -> set[object]:
+        return self._log.waiting_written
+
+
 # An object that a reply can wait for. Replies that wait for a write or a sync are true up to its
 # `lsn_written` and `lsn_stored`; with a `failure` no further reply becomes true.
-Awaited: TypeAlias = Log | Gate
+Awaited: TypeAlias = Log | Gate | Durable
 
 
 class Rests(NamedTuple):

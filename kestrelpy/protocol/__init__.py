@@ -9,10 +9,23 @@ from kestrelpy.operations import check_name
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.login import Login, LoginPort
+from kestrelpy.protocol.mail import (
+    MailBegin,
+    MailBegun,
+    MailGone,
+    MailHeard,
+    MailReply,
+    MailRequest,
+    MailSend,
+    MailSent,
+    reply_of,
+    request_bytes,
+)
 from kestrelpy.protocol.parse import Lines
 from kestrelpy.protocol.ports import ConnectionRoom, Host, Talk
 from kestrelpy.protocol.routing import (
     IDLE,
+    ROUTED_MAIL,
     ROUTED_MEMCACHE,
     RoutedConversation,
     RoutedWire,
@@ -20,11 +33,13 @@ from kestrelpy.protocol.routing import (
     RouterHost,
     Waking,
 )
-from kestrelpy.protocol.wire import MEMCACHE, Wire, routed_wire, wire_named
+from kestrelpy.protocol.wire import MEMCACHE, ROUTED, Wire, routed_wire, wire_named
 
 __all__ = [
     "IDLE",
     "MEMCACHE",
+    "ROUTED",
+    "ROUTED_MAIL",
     "ROUTED_MEMCACHE",
     "ConnectionRoom",
     "Conversation",
@@ -33,6 +48,14 @@ __all__ = [
     "LogLimit",
     "Login",
     "LoginPort",
+    "MailBegin",
+    "MailBegun",
+    "MailGone",
+    "MailHeard",
+    "MailReply",
+    "MailRequest",
+    "MailSend",
+    "MailSent",
     "RoutedConversation",
     "RoutedWire",
     "RouterCounts",
@@ -42,6 +65,8 @@ __all__ = [
     "Wire",
     "address_of",
     "check_name",
+    "reply_of",
+    "request_bytes",
     "routed_wire",
     "wire_named",
 ]

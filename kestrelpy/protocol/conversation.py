@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kestrelpy.core import Broker, Log, TransferRequest, Waiter
+from kestrelpy.core import Broker, HandOff, Log, TransferRequest, Waiter
 from kestrelpy.errors import ClientError, NoRoomYet, Refused
 from kestrelpy.operations import Work
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, ClosedGate, LoginGate, LoginPort
@@ -75,7 +75,7 @@ class Conversation:
         self.owes = False  # True if a reply was on its way when the server stopped serving
         self.wants_bytes = 0  # bytes of memory that a reply waits for
         self.last_command_ms = now_ms
-        self._transfer: TransferRequest | None = None
+        self._transfer: TransferRequest | HandOff | None = None
         self._again: Command | None = None  # to be executed once there is room for it
         self._waiting_room: dict[object, None] | None = None  # it is among these while it waits
         self.suggests_ms = now_ms
@@ -399,7 +399,7 @@ class Conversation:
         waiting[self] = None
         self._waiting_room = waiting
 
-    def await_transfer(self, request: TransferRequest) -> None:
+    def await_transfer(self, request: TransferRequest | HandOff) -> None:
         """Execute no further command until this transfer request is over."""
         self._transfer = request
 

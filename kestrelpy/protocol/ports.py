@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from kestrelpy.core import TransferRequest
+from kestrelpy.core import HandOff, TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.operations import Client, ItemReader, Site
 from kestrelpy.protocol.log_limit import LogLimit
@@ -87,7 +87,7 @@ class Talk(Client, Protocol):
         """Execute no further command until a journal has room, or none: it wakes those `waiting`.
         """
 
-    def await_transfer(self, request: TransferRequest) -> None:
+    def await_transfer(self, request: TransferRequest | HandOff) -> None:
         """Execute no further command until this transfer request is over."""
 
     def refuse(self, refused: Refused, noreply: bool = False) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kestrelpy.protocol.parse import Form, Lines, Parser, Requests
-from kestrelpy.protocol.routing import ROUTED_MEMCACHE, RoutedWire
-from kestrelpy.protocol.verbs import VERBS, Verbs
+from kestrelpy.protocol import rights
+from kestrelpy.protocol.parse import Form, Lines, Mail, Parser, Requests
+from kestrelpy.protocol.routing import ROUTED_MEMCACHE, RoutedWire, take_mail
+from kestrelpy.protocol.verbs import VERBS, Verbs, row
 
 
 class Wire(Protocol):
@@ -46,7 +47,21 @@ class Memcache:
         return Parser(limit_of, lines)
 
 
+_WITH_MAIL: Final[Verbs] = {**VERBS, **dict([row(Mail, take_mail, rights.nothing)])}
+
+
+class Routed(Memcache):
+    """The same from a router: messages of other slices come between the requests of clients."""
+
+    verbs: Verbs = _WITH_MAIL
+
+    def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
+        """Return the parser of a new connection."""
+        return Parser(limit_of, lines, takes_mail=True)
+
+
 MEMCACHE: Final = Memcache()
+ROUTED: Final = Routed()
 
 
 def wire_named(name: str) -> Wire:

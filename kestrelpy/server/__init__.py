@@ -16,11 +16,12 @@ from kestrelpy.server.directory import (
 from kestrelpy.server.exposure import Unservable, refuse_unservable
 from kestrelpy.server.process import end_with_parent
 from kestrelpy.server.restart import recover
-from kestrelpy.server.slices import PARENT, SliceRouter
+from kestrelpy.server.slices import MAIL, PARENT, SliceRouter
 from kestrelpy.server.supervisor import Supervisor
 
 __all__ = [
     "HEEDED",
+    "MAIL",
     "NAME",
     "PARENT",
     "Daemon",

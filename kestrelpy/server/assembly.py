@@ -11,13 +11,16 @@ One rule: nothing is opened, read or started here; the daemon does that.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Coroutine
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from journal.errors import Damage
 from journal.files import Files
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
+from kestrelpy.placement import Placement
 from kestrelpy.server import clock
 from kestrelpy.server.directory import DataDirectory, Heart, directory_of
 from kestrelpy.server.journals import Committer, JournalJobs
@@ -25,6 +28,8 @@ from kestrelpy.server.policies import Policies
 from kestrelpy.server.queue_deletion import QueueDeletions
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.turn import Turn
+
+_PERMIT_BITS: Final = 60  # no process gives the numbers of another one
 
 
 class ServerParts(NamedTuple):
@@ -66,6 +71,9 @@ def assemble(
 
     offset = ClockOffset(clock.wall_clock_offset_ms())
     broker = Broker(policies.of, make_log, offset, config.server.max_queues)
+    if number is not None:
+        broker.elsewhere = partial(_elsewhere, placement, number)
+        broker.moves.remote.arrivals.number_from(secrets.randbits(_PERMIT_BITS))
     directory = directory_of(config, files)
     deletions = QueueDeletions(broker, directory, start_task)
     turn = deletions.turn = Turn(broker, loop, dirty, deletions.begin)
@@ -84,6 +92,12 @@ def assemble(
         broker, dirty, directory, heart, deletions, turn, committer, schedules, journal_jobs
     )
     return parts
+
+
+def _elsewhere(placement: Placement, number: int, name: bytes) -> int:
+    """Return the slice of a queue; 0: it is this one, `number`."""
+    there = placement.slice_of(name)
+    return 0 if there == number else there
 
 
 def log_of(queue: Queue, parts: ServerParts) -> Log:

@@ -55,6 +55,7 @@ from kestrelpy.server.exposure import (
 )
 from kestrelpy.server.http_side import HttpSide
 from kestrelpy.server.journals import close_journals, failed_journals
+from kestrelpy.server.mail import Couriers
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
 from kestrelpy.server.reloading import (
@@ -95,9 +96,11 @@ class Daemon:
         files: Files | None = None,
         taken: Callable[[Config], None] = lambda config: None,
         supervisor: Supervisor | None = None,
+        mail: str = "",
     ) -> None:
         """`load` reads the configuration again, `taken` gets each one that comes into force;
-        `say` prints one of the first lines; `supervisor` is the process that started us."""
+        `say` prints one of the first lines; `supervisor` is the process that started us; `mail` is
+        the socket of a router for the messages of its slices."""
         self.policies = Policies(config)
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._load, self._taken = load, taken
@@ -139,6 +142,11 @@ class Daemon:
         self.logins = Logins(self.log_limit, clock.now_ms, self._start_task, self._wake)
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: ConnectionRoom = self.memory
+        self._couriers: Couriers | None = None
+        if mail:
+            others = set(range(1, config.fleet.slices + 1)) - {config.fleet.slice}
+            self._couriers = Couriers(self.broker.moves.remote, self.turn, mail, sorted(others))
+            self.turn.send_mail = self._couriers.send
         self._limit()
 
     @property
@@ -210,6 +218,8 @@ class Daemon:
             if queue.log.journal.segment_list.replaced:
                 # The crash came before these segments were archived or removed.
                 self.turn.retire_segments(queue.log)
+        if self._couriers is not None:
+            self._couriers.start(self.broker.server_id)
         self.turn.schedule()  # the ready items are read before the first request for them
         self.membership.open()
         prolonging.cancel()
@@ -328,6 +338,8 @@ class Daemon:
         self._listeners.remove_socket()
 
     def _abort_all(self) -> None:
+        if self._couriers is not None:
+            self._couriers.close()
         for connection in list(self._connections):
             connection.abort()
         self._http.abort()

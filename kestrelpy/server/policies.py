@@ -13,7 +13,6 @@ from typing import Final
 
 from kestrelpy.access import Grant, Need, Role
 from kestrelpy.config import (
-    ONE_GROUP,
     TARGETS,
     Config,
     ConfigError,
@@ -72,7 +71,6 @@ class Policies:
         try:
             block = read_declaration(self.config, name, body)
             if block.expire_to or block.dead_letter_to:
-                self._refuse_other_slices(name, block)
                 self._refuse_circle(name, block)
                 self._refuse_alias(block)
             return as_toml(block)
@@ -104,14 +102,6 @@ class Policies:
                 self.owners[each] = owner
         if user is not None:
             self.owners[name] = user
-
-    def _refuse_other_slices(self, name: bytes, block: QueueBlock) -> None:
-        """Raise ConfigError if these settings send items to a queue of another slice."""
-        slice_of = self.config.placement.slice_of
-        for key in TARGETS:
-            target = getattr(block, key)
-            if target and slice_of(target.encode()) != slice_of(name):
-                raise ConfigError([f"{key}: {target} is in another slice: {ONE_GROUP}."])
 
     def _refuse_circle(self, name: bytes, block: QueueBlock) -> None:
         cycle = find_cycle(

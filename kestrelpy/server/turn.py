@@ -106,6 +106,7 @@ class Turn:
         self.shares = Shares(clock.elapsed)
         # Asked before each caller's replies; None: no other process can own the data.
         self.may_answer: Callable[[], bool] | None = None
+        self.send_mail: Callable[[], None] | None = None  # to other slices
         self.is_refusing = False  # True while refusals alone are sent
         self._to_resume: deque[Waiter] = deque()  # ended waits that are not answered yet
 
@@ -212,6 +213,8 @@ class Turn:
             target = queue.log
             if isinstance(target, JournalLog):
                 self._later.put_off(target)
+        if self.send_mail is not None:
+            self.send_mail()
         if moves.has_more:
             self.schedule()
 

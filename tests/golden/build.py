@@ -13,6 +13,7 @@
     v8/keys.1              and of keys (`keys`)
     v8/moves.1             and of what is moved (`moves`)
     v8/handed.1            and of what is handed off (`handed`)
+    v8/leaving.1           and of what leaves for another server (`leaving`)
     v8/readers.1           and of fan-out children (`readers`)
     v8/once.1              and of ids, scopes and versions, with their chunks (`once`)
     v8/retained.1          and of what is retained (`retained`)
@@ -59,6 +60,7 @@ from tests.golden.layout import (
     draft,
     ids,
 )
+from tests.golden.leaving import leaving
 from tests.golden.made_again import made_again
 from tests.golden.moves import moves
 from tests.golden.once import Remembered, once
@@ -233,6 +235,7 @@ PLANNED = "%4Fp%2Baudit.3"
 NEWEST = "v8"
 JOURNALS: dict[str, Callable[[], Sequence[SegmentBuilder | Snapshot | Remembered]]] = {
     "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "moves.1": moves, "handed.1": handed,
+    "leaving.1": leaving,
     "once.1": once, "readers.1": readers, "retained.1": retained, "clients.1": clients,
     "schedules.1": schedules, "again.1": made_again, PLANNED: planned,
 }  # fmt: skip

@@ -128,7 +128,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.registry.registry.Registry": {
         "queues tombstones": INSIDE,
         "_stand_in": WORKS,
-        "queues_max aliases server_id": SETTING,
+        "queues_max aliases server_id elsewhere": SETTING,
         "generation_deleted": NUMBER,
     },
     "core.fanout.child.Child": {
@@ -182,6 +182,13 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_known _digests": LAST,
     },
     "core.transfer.transfers.Transfers": {},
+    "core.transfer.arrivals.RemoteArrivals": {"_permit _permits": NUMBER},
+    "core.transfer.remote.RemoteTransfers": {"arrivals peers": INSIDE},
+    "core.transfer.remote.Peer": {
+        "number server": NAME, "is_open is_connecting why": "how it is connected to",
+    },
+    "server.mail.couriers.Couriers": {"_links _tasks": WORKS},
+    "server.mail.couriers.Link": {"_permit": NUMBER, "_transport": WORKS, "why": NAME},
     "core.log.memory_log.MemoryLog": {
         "lsn_written lsn_stored lsn_durable item_stored lsn_appended": NUMBER,
         "archive_to sync_in_turn": SETTING,
@@ -326,7 +333,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.journals.later_syncs.LaterSyncs": {},
     "server.slices.router.SliceRouter": {
         "_config _config_file _connections_max": SETTING, "lines": CACHE,
-        "_slices _listeners": WORKS,
+        "_slices _listeners _mail": WORKS,
     },
     "server.slices.slice_set.SliceSet": {
         "_config _config_file _sockets": SETTING, "_runs processes": WORKS, "_why": "it ends",
@@ -442,7 +449,10 @@ _NONE_LEFT: Final[dict[str, str]] = {
         core.item.Item core.index.key_locks.KeyLine
         core.index.key_locks._Before
         core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
-        core.transfer.transfer.Transfer core.subscription.placed.Placed
+        core.transfer.transfer.Transfer core.transfer.remote_transfer.RemoteTransfer
+        core.transfer.remote_transfer.Letter core.transfer.remote_transfer.LetterAnswer
+        core.transfer.remote_transfer.HandOff core.index.leases.Former
+        core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
         core.queue_life.QueueLife
         core.transfer.steps.TransferSource core.transfer.steps.TransferTarget
@@ -482,6 +492,11 @@ _NONE_LEFT: Final[dict[str, str]] = {
         server.connections.logins.Attempt server.exposure.Exposed server.exposure.Unservable
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
+        core.transfer.arrivals.Arrival core.transfer.arrivals.Permit
+        operations.receiving.Received operations.receiving.Receiving operations.rests.Durable
+        protocol.mail.HandOffTerms protocol.mail.MailBegin protocol.mail.MailBegun
+        protocol.mail.MailGone protocol.mail.MailHeard protocol.mail.MailSend
+        protocol.mail.MailSent protocol.parse.commands.Mail
         operations.removal.Removal operations.rests.Rests operations.claiming.Claiming
         operations.observing.Look operations.observing.Observing operations.observing.SeenItem
         operations.observing.Sight
@@ -557,6 +572,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.format.kinds.TextRow
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
         core.index.waiters.Want core.subscription.where.Where core.transfer.transfer.TransferState
+        core.transfer.remote_transfer.RemoteState
         core.transfer.transfer.Event core.transfer.transfer.TransferEffect
         protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
@@ -566,7 +582,8 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
         protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
         protocol.wire.Memcache protocol.verbs.table.Row
-        protocol.routing.routed_wire.RoutedMemcache protocol.text.routed.RoutedText
+        protocol.routing.routed_wire.RoutedMemcache protocol.routing.routed_wire.RoutedMail
+        protocol.wire.Routed protocol.text.routed.RoutedText
         protocol.routing.merging.Listed
     """,
     "settings": """
@@ -607,6 +624,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.login.Login protocol.login.LoginPort
         protocol.parse.requests.Requests protocol.wire.Wire
         protocol.routing.routed_wire.Answers protocol.routing.routed_wire.RoutedWire
+        server.mail.couriers.Turns
         server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
         protocol.routing.routed_login.Waking

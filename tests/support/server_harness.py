@@ -19,6 +19,7 @@ from journal.errors import JournalFailed
 from journal.write.segment_file import Sizes
 from kestrelpy.config import ConfigError, ServerConfig
 from kestrelpy.config.settings import Config
+from kestrelpy.core import HandOff, TransferRequest
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log import on_disk
@@ -253,6 +254,7 @@ class ServerHarness:
         wall = ClockOffset(WALL_MS - self.first_ms)
         self.broker = Broker(self.policy_of, self._make_log, wall, self.config.server.max_queues)
         self.actions = Actions(wall)
+        self.begin()
         self.policies.declared_of = self.broker.declared_of
         self.policies.name_aliases(self.broker)
         self.directory = DataDirectory(self.disk, "data", self.sizes)
@@ -266,6 +268,9 @@ class ServerHarness:
         self.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
         self.schedules.put_in_force(self.config, self.now_ms)
+
+    def begin(self) -> None:
+        """A broker is made, and nothing is recovered yet."""
 
     def policy_of(self, name: bytes, declared: bytes) -> Policy:
         """The policy of a queue with these declared settings."""
@@ -416,7 +421,11 @@ class ServerHarness:
         moves.refusals.clear()
         for queue in moves.in_flight.take_unawaited():
             queue.log.wait_durable(queue.log.lsn_appended)
-        return bool(moves.take_over()) or moves.has_more or taken > 0
+        return self.is_over(moves.take_over()) or moves.has_more or taken > 0
+
+    def is_over(self, requests: list[TransferRequest | HandOff]) -> bool:
+        """These requests are over; return True if there are any."""
+        return bool(requests)
 
     def _read_back(self) -> bool:
         """Read back at once whatever is needed; return True if there was anything."""

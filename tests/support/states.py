@@ -48,7 +48,7 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
     },
     "server.turn.Turn": {
         "_is_over": "the process ends",
-        "committer journal_jobs may_answer schedules": WIRING,
+        "committer journal_jobs may_answer schedules send_mail": WIRING,
     },
 }
 # These objects live with a connection, so their states are left before its end.

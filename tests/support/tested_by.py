@@ -11,7 +11,15 @@ _TRANSCRIPTS: Final = "tests/scenario/test_transcripts.py"
 _TRIAL: Final = "tests/process/examples/fleet/test_trial.py: as its user meets it"
 _CLIENT: Final = "tests/process/client/test_client.py"
 
+_SLICES: Final = "tests/unit/core/transfer/test_remote.py: by two slices and what is between them"
+
 TESTED_BY: Final[dict[str, str]] = {
+    "kestrelpy.core.transfer.arrivals": _SLICES,
+    "kestrelpy.core.transfer.remote_transfer": _SLICES,
+    "kestrelpy.operations.receiving": _SLICES,
+    "kestrelpy.protocol.mail": _SLICES,
+    "kestrelpy.protocol.routing.mail": _SLICES,
+    "kestrelpy.server.mail.couriers": _SLICES,
     "journal.engine.postgres.postgres_engine":
         "tests/process/engine/test_postgres.py: it is tested on real servers",
     "journal.engine.postgres.connecting":

@@ -6,7 +6,7 @@ from kestrelpy.core.index.delayed import Delay, Delays
 from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.expiry_watch import ExpiryWatch, LoggedExpiries
 from kestrelpy.core.index.key_locks import Blocked, KeyLocks
-from kestrelpy.core.index.leases import Holder, Lease, Leases
+from kestrelpy.core.index.leases import Former, Holder, Lease, Leases
 from kestrelpy.core.index.markers import MarkerIndex, Release
 from kestrelpy.core.index.memory_budget import UNLIMITED, MemoryBudget, MemoryShare
 from kestrelpy.core.index.ready_list import ITEM_COST, NO_FRONTIER, Ready
@@ -28,6 +28,7 @@ __all__ = [
     "Delays",
     "DueTimes",
     "ExpiryWatch",
+    "Former",
     "Holder",
     "KeyLocks",
     "Lease",

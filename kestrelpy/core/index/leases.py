@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import chain, islice
+from typing import NamedTuple
 
 from journal.format import LeaseEntry
 from journal.sets import IdSet
@@ -80,6 +81,14 @@ class Lease:
         self.is_moving = False
         self.lsn = 0
         self.timer: Entry[Lease] | None = None
+
+
+class Former(NamedTuple):
+    """What a lease was before the mover got it; `is_named`: its token names it."""
+
+    holder: Holder
+    deadline_ms: int | None
+    is_named: bool
 
 
 class _ByDeadline:
@@ -182,10 +191,28 @@ class Leases:
         """Make it a lease by token; `entry` is the log's record of it."""
         lease.by_token = True
         self.entries[lease.item.id] = entry
-        self._by_token[lease.token] = lease
+        if lease.token:
+            self._by_token[lease.token] = lease
         if not lease.dead:
             self.token_ids.add(lease.item.id)
             self.token_bytes += entry.body_bytes
+
+    def leave(self, lease: Lease, entry: LeaseEntry) -> None:
+        """Note what the log says of the mover's lease of an item that leaves for another server."""
+        if not lease.by_token:
+            lease.by_token = True
+            if not lease.dead:
+                self.token_ids.add(lease.item.id)
+                self.token_bytes += entry.body_bytes
+        self.entries[lease.item.id] = entry
+
+    def forget(self, lease: Lease) -> None:
+        """Note that the log does not have this lease any more."""
+        lease.by_token = False
+        del self.entries[lease.item.id]
+        if not lease.dead:
+            self.token_ids.discard(lease.item.id)
+            self.token_bytes -= lease.item.size
 
     def show(self, lease: Lease) -> None:
         """Register the token for the holder to see: it names the lease from any connection."""
@@ -226,17 +253,29 @@ class Leases:
         )  # fmt: skip
         tokens.leases = OrderedDict()
 
-    def forward(self, lease: Lease, mover: Holder) -> None:
-        """Pass a lease to the mover: it has no deadline any more, and no token names it.
+    def forward(self, lease: Lease, mover: Holder) -> Former:
+        """Pass a lease to the mover: it has no deadline any more, and no token names it. Return
+        what it was.
 
         A lease by token stays in `entries`: the log has it until the item ends.
         """
+        former = Former(lease.holder, lease.deadline_ms, lease.token in self._by_token)
         del lease.holder.leases[lease]
         self._displace(lease)
         if self._by_token:
             self._by_token.pop(lease.token, None)
         lease.holder, lease.deadline_ms, lease.is_moving = mover, None, True
         self._move(lease)
+        return former
+
+    def hand_back(self, lease: Lease, former: Former) -> None:
+        """Pass a lease back from the mover to the holder that had it."""
+        del self._others[lease.item.id]
+        self.moving.discard(lease.item.id)
+        lease.holder, lease.deadline_ms, lease.is_moving = former.holder, former.deadline_ms, False
+        if former.is_named:
+            self._by_token[lease.token] = lease
+        self.grant(lease)
 
     def _move(self, lease: Lease) -> None:
         self._others[lease.item.id] = lease

@@ -175,8 +175,12 @@ class Lifecycle(Registry):
         if queue.children:
             self._leave(queue, now_ms)
         else:
-            self.deleted.append(queue)
+            self._end_later(queue)
         return queue
+
+    def _end_later(self, queue: Queue) -> None:
+        self.deleted.append(queue)
+        self.ending[queue] = None
 
     # -- children ---------------------------------------------------------------------------
 
@@ -398,7 +402,7 @@ class Lifecycle(Registry):
             return False
         self.tombstones.remove(queue)
         queue.alarm.silence()
-        self.deleted.append(queue)
+        self._end_later(queue)
         return True
 
     def make_later(self, now_ms: int) -> None:

@@ -26,6 +26,10 @@ from kestrelpy.core.trash import Trash
 from kestrelpy.errors import ServerError
 
 
+def _nowhere(name: bytes) -> int:
+    return 0
+
+
 class Registry:
     """The queues of one server by name, and deleted queues whose children have items."""
 
@@ -58,6 +62,9 @@ class Registry:
         self.generation_deleted = 0  # no deleted queue had a higher one
         self._stand_in = StandIn(clock)
         self.tombstones: list[Queue] = []  # deleted queues that stay for their children
+        self.ending: dict[Queue, None] = {}  # deleted queues whose files are not gone yet
+        # Returns the number of the server that has a queue; 0: it is of this one.
+        self.elsewhere: Callable[[bytes], int] = _nowhere
 
     @property
     def is_full(self) -> bool:
@@ -139,6 +146,8 @@ class Registry:
 
     def end(self, queue: Queue) -> None:
         """Let go of a queue that is gone, with its files: nothing uses it any more."""
+        if not queue.stays:
+            self.ending.pop(queue, None)
         self._stand_in.replace_queue(queue)
 
     def take_absent(self, name: bytes) -> Waiters | None:
@@ -179,6 +188,11 @@ class Registry:
     def _answer_nothing(self, waiter: Waiter) -> None:
         waiter.done = True
         self.to_resume.append(waiter)
+
+    @property
+    def has_peers(self) -> bool:
+        """True if other servers send items to this one, and take items of it."""
+        return self.elsewhere is not _nowhere
 
     def call_later(self, due_ms: int, thing: object) -> None:
         """Have `tick` handle `thing` at `due_ms`."""

@@ -90,6 +90,7 @@ class SubscriptionReplay:
             Kind.FLUSHED: self._flushed,
             Kind.PAUSED: self._paused,
             Kind.LEASED: self._leased,
+            Kind.MOVING: self._leased,
             Kind.RENEWED: self._renewed,
             Kind.UPTO: self._upto,
         }

@@ -47,7 +47,7 @@ class TokenLeases:
         entry = _new(LeaseEntry, (
             item.id, lease.token, lease.attempts + 1, unix_ms, item.size, unix_ms,
             unix_ms + lease_ms, key, expiry_ms,
-            clock.runs(unix_ms - clock.offset_ms + lease_ms),
+            clock.runs(unix_ms - clock.offset_ms + lease_ms), b"",
         ))  # fmt: skip
         self._state.leases.enter(lease, entry)
         lease.lsn = self._state.append(entry.leased())

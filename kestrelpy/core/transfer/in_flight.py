@@ -188,6 +188,10 @@ class InFlight:
         """True if an item would return after a crash, were the files of this queue removed now."""
         if any(target.files.goes_with(queue) for target in self._waiting.get(COPYING, ())):
             return True
+        if self._registry.has_peers and any(
+            origin.server != queue.server_id for origin in queue.origins.values()
+        ):
+            return True
         sources = self._waiting.get(LEFT, ())
         if not queue.is_stuck and any(source.files is queue for source in sources):
             return True
@@ -251,6 +255,8 @@ class InFlight:
         for copy, origin in [*queue.origins.items()]:
             source = self._original(origin)
             if source is None:
+                if self._registry.has_peers and origin.server != self._registry.server_id:
+                    continue  # that server says when the original is gone
                 if origin.is_of(queue.name):
                     TransferTarget(queue).tell_left(copy, origin, now_ms)
                 else:

@@ -31,8 +31,9 @@ class TransferRequest:
     """
 
     __slots__ = (
-        "_life", "by_itself", "ids", "is_over", "is_resting", "left", "logged", "moved", "of_dead",
-        "owner", "passed", "refusal", "refused", "rest_ms", "source", "target", "under_way",
+        "_life", "by_itself", "has_shuffled", "ids", "is_over", "is_resting", "left", "logged",
+        "moved", "of_dead", "owner", "passed", "refusal", "refused", "rest_ms", "source", "target",
+        "under_way",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,7 @@ class TransferRequest:
         self.rest_ms = REST_MS
         self.is_resting = False
         self.is_over = False
+        self.has_shuffled = False  # True if an item came back to `ids` out of its order
 
     @property
     def is_done(self) -> bool:
@@ -88,6 +90,13 @@ class TransferRequest:
         self.ids.rotate(-1)
         self.passed += 1
         return self.passed < min(len(self.ids), PASSED_MAX)
+
+    def sort(self) -> None:
+        """Put the dead letters into the order of their deaths again."""
+        deaths = self.source.reader.dead.deaths
+        known = [id_ for id_ in self.ids if id_ in deaths]
+        self.ids = deque(sorted(known, key=lambda id_: deaths[id_].order))
+        self.has_shuffled = False
 
     def is_news(self, reason: str, item: int) -> bool:
         """True if the refusal of this `item` (0: of all items) was not logged yet."""

@@ -17,11 +17,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format import ItemHeader, Origin, moved, settled, settled_many, split
-from kestrelpy.core.index import Holder, Lease
+from journal.format import (
+    ItemHeader,
+    LeaseEntry,
+    Origin,
+    moved,
+    settled,
+    settled_many,
+    split,
+)
+from kestrelpy.core.index import Former, Holder, Lease
 from kestrelpy.core.item import Item
+from kestrelpy.core.log import records
 from kestrelpy.core.queue import NOT_STORED, AnyQueue
-from kestrelpy.core.subscription import DEFERRED, Subscription
+from kestrelpy.core.subscription import DEFERRED, HUNG_UP, Subscription
 from kestrelpy.errors import ClientError, ItemRefused
 
 _NOBODY: Final = 0  # the token of a lease that no client is shown
@@ -80,9 +89,61 @@ class TransferSource:
         reader.moving += 1
         return lease
 
-    def forward(self, lease: Lease, mover: Holder) -> None:
-        """Pass a client's lease to the mover: the item is handed off."""
-        self._reader.leases.forward(lease, mover)
+    def forward(self, lease: Lease, mover: Holder) -> Former:
+        """Pass a client's lease to the mover: the item is handed off. Return what it was."""
+        return self._reader.leases.forward(lease, mover)
+
+    def mark(self, lease: Lease, target: bytes, now_ms: int) -> int:
+        """Record that an item leaves for a queue of another server; return the record to wait for.
+        """
+        reader, item = self._reader, lease.item
+        unix_ms = now_ms + reader.clock.offset_ms
+        entry = reader.leases.entries.get(item.id)
+        if entry is None:
+            key = item.key if not lease.dead else b""
+            entry = LeaseEntry(
+                item.id, 0, lease.attempts + 1, unix_ms, item.size, unix_ms, unix_ms, key
+            )
+        entry = entry._replace(target=target)
+        reader.leases.leave(lease, entry)
+        return reader.append(entry.leased())
+
+    def stay(self, lease: Lease, now_ms: int) -> None:
+        """Return an item to its place that the mover took and `mark` recorded: it stays here."""
+        reader = self._reader
+        draft = records.returned(
+            lease.item, lease.attempts, 0, now_ms + reader.clock.offset_ms, DEFERRED
+        )
+        self.put_back(lease)
+        reader.append(draft)
+
+    def stay_with(
+        self, lease: Lease, former: Former | None, is_abandoned: bool, now_ms: int
+    ) -> None:
+        """End a hand-off that `mark` recorded and that did not happen: the client has its lease
+        again.
+
+        A client that is gone gives the item back. After a restart there is only a lease by token.
+        """
+        reader, entry = self._reader, self._reader.leases.entries[lease.item.id]
+        if former is None:
+            reader.moving -= 1
+            reader.nack(lease, now_ms, DEFERRED)
+            return
+        if entry.token:
+            entry = entry._replace(target=b"")
+            reader.leases.leave(lease, entry)
+            for draft in entry.drafts():
+                reader.append(draft)
+        elif is_abandoned:
+            reader.nack(lease, now_ms, HUNG_UP)
+            return
+        else:
+            unix_ms = now_ms + reader.clock.offset_ms
+            reader.leases.forget(lease)
+            reader.append(records.returned(lease.item, lease.attempts, 0, unix_ms, DEFERRED))
+        reader.leases.hand_back(lease, former)
+        reader.alarm.need(former.deadline_ms)
 
     def give_back(self, lease: Lease, now_ms: int) -> None:
         """Return an item whose copy was lost with its queue; no attempt counts."""

@@ -20,6 +20,8 @@ from kestrelpy.core.queue import AnyQueue
 from kestrelpy.core.registry import Lifecycle
 from kestrelpy.core.subscription import onward
 from kestrelpy.core.transfer.in_flight import InFlight
+from kestrelpy.core.transfer.remote import Peer, RemoteTransfers
+from kestrelpy.core.transfer.remote_transfer import HandOff, Letter
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import TransferSource, TransferTarget
 from kestrelpy.errors import ClientError, ItemRefused, NoRoomYet, Refused
@@ -48,11 +50,13 @@ class Transfers:
         "in_flight",
         "over",
         "refusals",
+        "remote",
     )  # fmt: skip
 
     def __init__(self, registry: Lifecycle) -> None:
         self._registry = registry
         self.in_flight = InFlight(registry, self._over)
+        self.remote = RemoteTransfers(registry, self.in_flight, self._over, self._take_back)
         self.over: list[TransferRequest] = []
         self.refusals: list[str] = []
         self.has_more = False  # True if the next turn can go on at once
@@ -92,16 +96,20 @@ class Transfers:
     def wake(self, request: TransferRequest) -> None:
         """Try a request again whose target refused an item."""
         request.is_resting = False
+        if request.has_shuffled:
+            request.sort()
         self._requests[request] = None
 
     @property
     def is_active(self) -> bool:
         """True if any transfer is in flight, or to be begun."""
-        return bool(self._requests or self.in_flight.are_any)
+        return bool(self._requests or self.in_flight.are_any or self.remote.are_any)
 
     def advance(self, now_ms: int) -> int:
         """Take the steps that have become possible, up to a bound; return how many."""
         taken = self.in_flight.advance(now_ms, STEPS_MAX) if self.in_flight.are_any else 0
+        if self.remote.are_any:
+            taken += self.remote.advance(now_ms, STEPS_MAX)
         self.has_more = taken >= STEPS_MAX
         steps = BEGUN_MAX
         for request in [*self._requests]:
@@ -110,9 +118,11 @@ class Transfers:
                 self._end(request)
         return taken + BEGUN_MAX - steps
 
-    def take_over(self) -> list[TransferRequest]:
-        """Return the requests that have ended since the last call."""
-        over, self.over = self.over, []
+    def take_over(self) -> list[TransferRequest | HandOff]:
+        """Return the requests, and hand-offs to other servers, that have ended since the last call.
+        """
+        over: list[TransferRequest | HandOff] = [*self.over, *self.remote.handed_off]
+        self.over, self.remote.handed_off = [], []
         return over
 
     # -- steps of a request -----------------------------------------------------------------
@@ -178,6 +188,9 @@ class Transfers:
 
     def _store(self, request: TransferRequest, lease: Lease, now_ms: int) -> None:
         """Store a copy of the item in the target. Raise Refused if the target refuses it."""
+        if (peer := self.remote.peer_of(request.target)) is not None:
+            self._send(peer, request, lease, now_ms)
+            return
         source, item = request.source, lease.item
         there = self._registry.queues.get(request.target)
         if self._registry.tombstones:
@@ -191,16 +204,42 @@ class Transfers:
         origin = Origin(
             source.files.server_id, source.name, item.id, source.generation, item.size
         )
-        policy = source.reader.policy
-        is_death = request.by_itself and request.target == policy.dead_letter_to
-        # Dead letters and expired items start without the life that they had.
-        life_ms = (is_death and policy.dead_letter_age_ms) or (0 if request.of_dead else None)
-        copy, lsn = TransferTarget(target).receive(item, origin, now_ms, life_ms)
+        copy, lsn = TransferTarget(target).receive(item, origin, now_ms, _life_ms(request))
         request.stored()
+        self._count_in(request, item.size)
+        self.in_flight.stored(request, lease, target, copy, lsn)
+
+    def _send(self, peer: Peer, request: TransferRequest, lease: Lease, now_ms: int) -> None:
+        """Send the item to another server. Raise Refused if that is away."""
+        source, item = request.source, lease.item
+        origin = Origin(
+            source.files.server_id, source.name, item.id, source.generation, item.size
+        )
+        letter = Letter(
+            request.target, origin, item.body, item.flags, item.expires_ms, _life_ms(request),
+            item.key, item.texts,
+        )  # fmt: skip
+        self.remote.begin(peer, request, lease, letter, now_ms)
+        self._count_in(request, item.size)
+
+    def _count_in(self, request: TransferRequest, bytes_: int) -> None:
         request.under_way += 1
         self._count += 1
-        self._bytes += item.size
-        self.in_flight.stored(request, lease, target, copy, lsn)
+        self._bytes += bytes_
+
+    def _take_back(
+        self, request: TransferRequest, lease: Lease, refused: Refused, now_ms: int
+    ) -> None:
+        """Note that an item is back which another server refused."""
+        if request.of_dead:
+            request.ids.appendleft(lease.item.id)
+            request.has_shuffled = True
+        else:
+            request.left += 1
+        if not request.is_resting:
+            self._stops(request, lease, refused, now_ms)
+            if not request.is_resting:
+                self._requests[request] = None
 
     def _make(self, name: bytes, size: int, now_ms: int) -> AnyQueue:
         """Create a queue of this name; raise ItemRefused if it would refuse an item of `size`."""
@@ -246,3 +285,11 @@ class Transfers:
         else:
             request.is_over = True
             self.over.append(request)
+
+
+def _life_ms(request: TransferRequest) -> int | None:
+    """Return how long a copy lives; 0: it does not expire, None: as long as its original."""
+    policy = request.source.reader.policy
+    is_death = request.by_itself and request.target == policy.dead_letter_to
+    # Dead letters and expired items start without the life that they had.
+    return (is_death and policy.dead_letter_age_ms) or (0 if request.of_dead else None)

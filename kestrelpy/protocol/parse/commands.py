@@ -344,6 +344,18 @@ class Formed(Command):
         self.noreply = False
 
 
+class Mail(Command):
+    """`mail <slice> <bytes>`, and a message of one slice to another: routers alone say it."""
+
+    __slots__ = ("body", "number", "size")
+
+    def __init__(self, number: int, size: int) -> None:
+        super().__init__(False)
+        self.number = number
+        self.size = size
+        self.body = b""
+
+
 class Bad(Command):
     """A request that cannot be executed: its reply, and whether the connection must end.
 

@@ -22,6 +22,7 @@ from kestrelpy.protocol.parse.commands import (
     Confirm,
     Delete,
     Fetch,
+    Mail,
     Monitor,
     Plain,
     Store,
@@ -78,8 +79,8 @@ _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
-    b"verbosity shutdown quit pause resume retry acknowledge move redrive mn dump_config client"
-    b"".split()
+    b"verbosity shutdown quit pause resume retry acknowledge move redrive mn dump_config client "
+    b"mail".split()
 )
 
 
@@ -92,12 +93,15 @@ class Parser(Requests):
 
     __slots__ = (
         "_at", "_data", "_known", "_left", "_limit_of", "_line", "_lines", "_parts", "_pending",
-        "_searched",
+        "_searched", "_takes_mail",
     )  # fmt: skip
 
-    def __init__(self, limit_of: Callable[[bytes], int], lines: Lines) -> None:
+    def __init__(
+        self, limit_of: Callable[[bytes], int], lines: Lines, takes_mail: bool = False
+    ) -> None:
         """`limit_of` returns a queue's item limit in bytes; `lines` is a cache that all connections
-        share."""
+        share. `takes_mail`: slices send messages here, and no client does."""
+        self._takes_mail = takes_mail
         self._limit_of = limit_of
         self._lines = lines
         self._line = b""  # the last line that was in the cache, with its end
@@ -105,7 +109,7 @@ class Parser(Requests):
         self._data = b""
         self._at = 0
         self._searched = 0
-        self._pending: Store | Bad | None = None
+        self._pending: Store | Mail | Bad | None = None
         self._parts: bytearray | None = None
         self._left = 0
 
@@ -340,6 +344,14 @@ class Parser(Requests):
             return self._begin_body(large, size)
         return self._take_body(meaning, self._at)
 
+    def _mail(self, words: list[bytes]) -> Command | None:
+        """Parse `mail <slice> <bytes>`, then the message."""
+        size = _size(words, 2)
+        if size > BODY_BYTES_ABSURD or not words[1].isdigit():
+            return _lost(b"mail <slice> <bytes>", size, False)
+        self._parts = bytearray()
+        return self._begin_body(Mail(int(words[1]), size), size)
+
     def _too_large(self, line: StoreLine) -> Bad | None:
         """Return the refusal of a body over its queue's limit, which is skipped."""
         limit = self._limit_of(line.target.name)
@@ -384,7 +396,7 @@ class Parser(Requests):
         self._parts = bytearray()
         return self._begin_body(command, line.size)
 
-    def _begin_body(self, command: Store | Bad, size: int) -> Command | None:
+    def _begin_body(self, command: Store | Mail | Bad, size: int) -> Command | None:
         """Begin a body that is not complete yet, or is to be skipped."""
         here = self._data[self._at : self._at + size]
         self._pending = command
@@ -415,7 +427,7 @@ class Parser(Requests):
         self._searched = self._at
         command, self._pending = self._pending, None
         parts, self._parts = self._parts, None
-        if isinstance(command, Store) and parts is not None:
+        if isinstance(command, Store | Mail) and parts is not None:
             command.body = bytes(parts)
         return command
 
@@ -449,6 +461,8 @@ class Parser(Requests):
         return Fetch(targets)
 
     def _other(self, verb: bytes, words: list[bytes]) -> Command | None:
+        if verb == b"mail" and self._takes_mail:
+            return self._mail(words)
         noreply = len(words) > 1 and words[-1] == b"noreply"
         try:
             if verb == b"delete":

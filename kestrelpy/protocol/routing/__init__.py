@@ -3,12 +3,14 @@
 One rule: nothing is decided here; what a client hears comes from a slice.
 """
 
+from kestrelpy.protocol.routing.mail import take_mail
 from kestrelpy.protocol.routing.merging import RouterCounts
 from kestrelpy.protocol.routing.routed import RoutedConversation, RouterHost
 from kestrelpy.protocol.routing.routed_login import IDLE, Waking
 from kestrelpy.protocol.routing.routed_wire import (
     LATE,
     ONE,
+    ROUTED_MAIL,
     ROUTED_MEMCACHE,
     Answers,
     Awaited,
@@ -20,6 +22,7 @@ __all__ = [
     "IDLE",
     "LATE",
     "ONE",
+    "ROUTED_MAIL",
     "ROUTED_MEMCACHE",
     "Answers",
     "Awaited",
@@ -30,4 +33,5 @@ __all__ = [
     "RouterHost",
     "Waking",
     "queues_of",
+    "take_mail",
 ]

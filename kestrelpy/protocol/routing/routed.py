@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.errors import Refused, ServerError
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginPort
-from kestrelpy.protocol.parse import Bad, Command, Fetch, Lines, Plain
+from kestrelpy.protocol.parse import Bad, Command, Fetch, Lines, Mail, Plain, Store
 from kestrelpy.protocol.routing.answer_ends import Unreadable
 from kestrelpy.protocol.routing.merging import Asking, RouterCounts, merge
 from kestrelpy.protocol.routing.routed_login import IDLE, RoutedLogin
@@ -70,7 +70,8 @@ class RoutedConversation:
 
     __slots__ = (
         "_answers_anyway", "_asking", "_awaited", "_collected", "_host", "_is_inside", "_is_quiet",
-        "_is_reload", "_is_skipping", "_is_unsure", "_next", "_parser", "_raw", "_readers",
+        "_is_reload", "_is_skipping", "_is_unsure", "_next", "_opened_last", "_parser", "_raw",
+        "_readers",
         "_wire", "at_end", "closing", "login", "opened", "out", "paused", "sent", "slice",
     )  # fmt: skip
 
@@ -97,6 +98,7 @@ class RoutedConversation:
         self._is_reload = False  # True if that one reads the configuration again
         self._collected: list[bytes] = []  # of its present answer
         self.opened: set[int] = set()  # slices where the client may hold items
+        self._opened_last = 0  # the last of them; 0: none
         self.slice = 0  # with which requests are under way, or were last; 0: none yet
         self.sent: list[tuple[int, bytes]] = []  # for the slices
         self.out: list[bytes] = []  # for the client
@@ -211,6 +213,7 @@ class RoutedConversation:
             self._await(raw + _BARRIER if awaited.barred else raw, awaited)
         if self._wire.opens(command):
             self.opened.add(slice_)
+            self._opened_last = slice_
         return True
 
     def settle(self) -> None:
@@ -233,20 +236,25 @@ class RoutedConversation:
         """Return the slice of a request; None: there is not one alone. Raise ClientError."""
         if isinstance(command, Bad):  # a slice words the refusal, if it can be sent there
             return (self.slice or 1) if raw and not command.closes else None
+        if isinstance(command, Mail):
+            return command.number
         names = self._wire.queues_of(command)
         if names is None:
             return None
-        slices = {self._host.placement.slice_of(name): name for name in reversed(names)}
+        slices = {self._host.placement.slice_of(name) for name in names}
         if len(slices) == 1:
-            return next(iter(slices))
+            return self._holding(command, next(iter(slices)))
         if isinstance(command, Fetch):
             return None
-        (here, first), (there, second) = list(slices.items())[:2]
-        raise ClientError(
-            f"queues {second.decode('ascii', 'replace')} and {first.decode('ascii', 'replace')} "
-            f"are in two slices ({there} and {here}): give them one group, by a {{tag}} in their "
-            "names or in [fleet] groups"
-        )
+        # A hand-off, a move: the slice of the source sends the item to the other one.
+        is_handoff = isinstance(command, Store)
+        return self._host.placement.slice_of(names[-1] if is_handoff else names[0])
+
+    def _holding(self, command: Command, slice_: int) -> int:
+        """Return the slice that has what a request confirms without naming it: there the client
+        opened an item last. Else return `slice_`."""
+        handoff = command.line.handoff if isinstance(command, Store) else None
+        return self._opened_last if handoff and not handoff.queue and self._opened_last else slice_
 
     def _await(self, raw: bytes, awaited: Awaited) -> None:
         self.sent.append((self.slice, raw))
@@ -409,7 +417,7 @@ def _verbosity(talk: RoutedConversation, host: RouterHost) -> bytes:
     return b"OK\r\n"
 
 
-def _client(talk: RoutedConversation, host: RouterHost) -> bytes:
+def _for_slices(talk: RoutedConversation, host: RouterHost) -> bytes:
     return b"ERROR\r\n"  # routers alone say this, to slices
 
 
@@ -418,5 +426,5 @@ ANSWERS_ANYWAY: Final = frozenset({b"mn", b"stats", b"dump_stats", b"dump_config
 # The verbs that need no slice.
 HERE: Final[dict[bytes, Callable[[RoutedConversation, RouterHost], bytes]]] = {
     b"version": _version, b"mn": _barrier, b"quit": _quit, b"shutdown": _shutdown,
-    b"verbosity": _verbosity, b"client": _client,
+    b"verbosity": _verbosity, b"client": _for_slices, b"mail": _for_slices,
 }  # fmt: skip

@@ -128,7 +128,16 @@ class RoutedMemcache:
         return line
 
 
+class RoutedMail(RoutedMemcache):
+    """The messages of slices to each other."""
+
+    def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
+        """Return the parser of a new connection."""
+        return Parser(limit_of, lines, takes_mail=True)
+
+
 ROUTED_MEMCACHE: Final = RoutedMemcache()
+ROUTED_MAIL: Final = RoutedMail()
 
 
 def _fetched(command: Command) -> list[Target]:

@@ -258,6 +258,12 @@ def _client(talk: Talk, command: Plain, now_ms: int) -> None:
     talk.introduce(wire_name, unquote(peer), None if user == NO_LOGIN else unquote(user))
 
 
+def _mail(talk: Talk, command: Plain, now_ms: int) -> None:
+    """`mail`: only slices say it, over the socket of their router, where it is another command."""
+    talk.replies.count_error(True)
+    _say(talk, command, b"ERROR\r\n")
+
+
 def _quit(talk: Talk, command: Plain, now_ms: int) -> None:
     talk.closing = True
 
@@ -312,4 +318,5 @@ _VERBS: Final[dict[bytes, tuple[Callable[[Talk, Plain, int], Steps], rights.Righ
     b"shutdown": (_shutdown, rights.everything),
     b"quit": (_quit, rights.nothing),
     b"client": (_client, rights.nothing),
+    b"mail": (_mail, rights.nothing),
 }

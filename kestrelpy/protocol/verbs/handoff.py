@@ -8,6 +8,8 @@
 The reply waits for the stored record, which names the confirmed item. (If nothing is stored because
 the id was seen before, it waits for the earlier record; the confirm comes after that.)
 
+A target in another slice is a transfer to another server: the reply waits for that one's.
+
 One rule: the item stays with its holder until another is stored in its place.
 """
 
@@ -17,8 +19,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from journal.format import Origin
-from kestrelpy.core import AnyQueue, Lease, Policy, Subscription
+from kestrelpy.core import AnyQueue, HandOff, Lease, Letter, Peer, Policy, Subscription
 from kestrelpy.errors import ClientError, InvalidToken, LeaseExpired, NoRoomYet, Refused
+from kestrelpy.operations import Terms
+from kestrelpy.protocol.mail import terms_bytes
 from kestrelpy.protocol.parse import Handoff, Store
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.steps import Steps
@@ -53,17 +57,51 @@ def given(
         _check(name, talk.broker.policy_of(name, b""), True)
     else:
         _check(name, target.policy, target.log.read_ahead is not None)
-    found = _named(talk, handoff, now_ms) if handoff.token else _open(talk)
+    found = _given(talk, handoff, now_ms)
     source = found.source
-    log = source.log
-    if log.failure is not None:
-        source.raise_failed()
-    _check(source.name, source.policy, log.read_ahead is not None)
     if talk.broker.tombstones:
         files = target.files if target is not None else None
         if why := source.files.why_mistaken(source.name, files, name):
             raise ClientError(why)
     return found
+
+
+def _given(talk: Talk, handoff: Handoff, now_ms: int) -> Given:
+    """Return the item that is handed off, wherever it goes; raise Refused."""
+    found = _named(talk, handoff, now_ms) if handoff.token else _open(talk)
+    source = found.source
+    if source.log.failure is not None:
+        source.raise_failed()
+    _check(source.name, source.policy, source.log.read_ahead is not None)
+    return found
+
+
+def send_away(talk: Talk, command: Store, peer: Peer, terms: Terms, now_ms: int) -> Steps:
+    """Store the item in another slice, and confirm the other one here; raise Refused, and nothing
+    has changed."""
+    line = command.line
+    assert line.handoff is not None
+    found = _given(talk, line.handoff, now_ms)
+    if found.lease.item.lsn > found.source.log.lsn_durable:
+        return wait(talk, command, found)
+    letter = Letter(
+        line.target.name, found.origin, command.body, terms=terms_bytes(line.verb, terms)
+    )
+    remote = talk.broker.moves.remote
+    handoff = remote.hand_off(peer, found.source, found.lease, letter, talk, now_ms)
+    talk.await_transfer(handoff)
+    return _answer(talk, command, handoff)
+
+
+def _answer(talk: Talk, command: Store, handoff: HandOff) -> Iterator[bytes]:
+    """Reply with the outcome; the hand-off is over."""
+    if handoff.refused is not None:
+        talk.refuse(handoff.refused, command.noreply)
+    elif not command.noreply:
+        talk.replies.say(handoff.word)
+    elif handoff.word != _STORED:
+        talk.broker.counters.refused_quietly += 1
+    yield b""
 
 
 def must_wait(found: Given, target: AnyQueue | None) -> bool:

@@ -46,6 +46,7 @@ from kestrelpy.protocol.verbs.handoff import (
     given,
     is_for_nobody,
     must_wait,
+    send_away,
     wait,
 )
 
@@ -103,6 +104,9 @@ class SetHandler:
         if line.handoff is not None:
             if broker.aliases:
                 self._refuse_alias(name, line.handoff.queue)
+            if (peer := broker.moves.remote.peer_of(name)) is not None:
+                terms = self._terms(line, now_ms)
+                return send_away(self._talk, command, peer, terms, now_ms)
             found = given(self._talk, name, queue, line.handoff, now_ms)
             if must_wait(found, queue):
                 return wait(self._talk, command, found)
@@ -302,7 +306,12 @@ def _expected_version(line: StoreLine) -> int | None:
 
 def _refusal(line: StoreLine, why: int) -> bytes:
     """Return the reply for an item that was not stored."""
-    return _WORDS.get((line.verb, why), NOT_STORED)
+    return word_of(line.verb, why)
+
+
+def word_of(verb: bytes, why: int) -> bytes:
+    """Return the reply of this verb for an item that was not stored."""
+    return _WORDS.get((verb, why), NOT_STORED)
 
 
 def _expires_ms(line: StoreLine, unix_ms: int) -> int:

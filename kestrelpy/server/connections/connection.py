@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import ConnectionFacts, held_items, waited_for
-from kestrelpy.protocol import IDLE, MEMCACHE, Conversation, Host, Lines, LoginPort, Wire
+from kestrelpy.protocol import IDLE, MEMCACHE, ROUTED, Conversation, Host, Lines, LoginPort, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
@@ -109,7 +109,8 @@ class Connection(asyncio.Protocol):
             transport.close()
             return
         self.conversation = Conversation(
-            self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms(), self._wire,
+            self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms(),
+            ROUTED if is_routed and self._wire is MEMCACHE else self._wire,
             # The permissions of its file say who may use the Unix socket; that of a slice is for
             # its router, which says who the user is.
             None if self.is_local and not is_routed else self._daemon.logins, is_routed,

@@ -66,6 +66,7 @@ class _Recovery:
             self._adopt(self._replayed(folders[-1].name))
         for queue in (*broker.logged, *broker.deleted):  # their files still exist
             broker.moves.in_flight.finish_all(queue, self._now_ms)
+            broker.moves.remote.find_all(queue, self._now_ms)
         found.queues = sum(queue.child is None for queue in broker.queues.values())
         found.notes += _clock_note(broker)
         for queue in broker.logged:

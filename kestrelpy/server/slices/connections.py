@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 from kestrelpy.protocol import (
     IDLE,
     MEMCACHE,
+    ROUTED_MAIL,
     RoutedConversation,
     RouterHost,
     Wire,
@@ -61,11 +62,16 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_asked", "_crowded", "_ended", "_heard_s", "_is_given", "_is_leaving", "_left", "_reading",
-        "_router", "_slices", "_transport", "_wire", "talk",
+        "_router", "_slices", "_transport", "_wire", "is_slice", "talk",
     )  # fmt: skip
 
-    def __init__(self, router: RouterPort, wire: Wire = MEMCACHE) -> None:
-        self._router, self._wire = router, routed_wire(wire)
+    def __init__(
+        self, router: RouterPort, wire: Wire = MEMCACHE, is_slice: bool = False
+    ) -> None:
+        """`is_slice`: a slice that sends messages to others, and no client."""
+        self._router = router
+        self.is_slice: Final = is_slice
+        self._wire = ROUTED_MAIL if is_slice else routed_wire(wire)
         self._transport: asyncio.Transport | None = None
         self._slices: dict[int, SliceConnection] = {}
         self._ended: list[SliceConnection] = []  # those on which nothing more is sent

@@ -37,6 +37,7 @@ from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.connections import ClientConnection
 from kestrelpy.server.slices.doors import Entrance, Key
 from kestrelpy.server.slices.member_slices import MemberSlices
+from kestrelpy.server.slices.slice_process import MAIL_NAME
 from kestrelpy.server.slices.slice_set import SliceSet
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
 
@@ -76,6 +77,7 @@ class SliceRouter:
         self._connections_max = 0
         self._tls = Tls()
         self._listeners: Listeners | None = None
+        self._mail: asyncio.Server | None = None  # where the slices connect
 
     # -- the life of the process -------------------------------------------------------------
 
@@ -110,6 +112,10 @@ class SliceRouter:
             slices = self._slices = await self._make_slices(sockets)
         except (BadInheritance, ConfigError, Unservable, OSError) as error:
             raise StartError(str(error)) from error
+        # Slices send each other messages from their start on; a message waits for its slice.
+        self._mail = await self._loop.create_unix_server(
+            lambda: ClientConnection(self, is_slice=True), sockets / MAIL_NAME
+        )
         await slices.start()
         if self._ending.is_set():
             raise StartError(self._why)
@@ -171,6 +177,8 @@ class SliceRouter:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
+        if self._mail is not None:
+            self._mail.close()
         if self._slices is not None:
             await self._slices.stop()
         for member in list(self._members):
@@ -210,6 +218,8 @@ class SliceRouter:
 
     def admit(self, connection: ClientConnection) -> bool:
         """Return whether the connection may stay."""
+        if connection.is_slice:
+            return True
         self.counts.connections_total += 1
         if self._ending.is_set() or len(self._connections) >= self._connections_max:
             return False

@@ -29,6 +29,8 @@ PAUSE_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 40.0  # more than a daemon takes to drain and to close its journals
 _NOTE_BYTES_MAX: Final = 4096
 PARENT: Final = "SLICE_PARENT"  # the variable with the router's process id
+MAIL_NAME: Final = "mail"
+MAIL: Final = "SLICE_MAIL"  # the variable with the router's socket for its slices
 _READY: Final = b"READY=1"
 _STOPPING: Final = b"STOPPING=1"
 _STATUS: Final = b"STATUS="
@@ -48,6 +50,7 @@ class SliceProcess:
         self.number: Final = number
         self._fleet = fleet
         self.socket_path: Final = sockets / f"{number}"
+        self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
         self.is_serving = False
         self.has_served = self.has_failed = False  # once; `has_failed`: it never could start
@@ -121,6 +124,7 @@ class SliceProcess:
             "KESTRELPY_SERVER_HTTP_PORT": "off",
             "NOTIFY_SOCKET": str(self._notes_path),
             PARENT: str(os.getpid()),
+            MAIL: str(self._mail_path),
         }
 
     def _hear(self) -> None:

@@ -303,16 +303,6 @@ def test_a_stop_cuts_no_answer_off_and_waits_for_nobody(router: DaemonProcess) -
         assert time.monotonic() - began < 30
 
 
-def test_a_declared_target_in_another_slice_is_refused(router: DaemonProcess) -> None:
-    settings = b'dead_letter_to = "c"\n'
-    said_ = said(router, b"set a/declare 0 0 %d\r\n%b\r\n" % (len(settings), settings), b"\r\n")
-    assert said_.startswith(b"CLIENT_ERROR dead_letter_to: c is in another slice: give them one")
-    settings = b'dead_letter_to = "b"\n'
-    assert Placement(SLICES).slice_of(b"a") == Placement(SLICES).slice_of(b"b")
-    line = b"set a/declare 0 0 %d\r\n%b\r\n" % (len(settings), settings)
-    assert said(router, line, b"\r\n") == b"STORED\r\n"
-
-
 class Load:
     """Clients that store and fetch in all slices, and write down what they were told."""
 

@@ -24,6 +24,6 @@ def test_an_item_ends_by_these_kinds() -> None:
 
 def test_a_log_has_neither_reserved_kinds_nor_those_of_a_snapshot() -> None:
     assert frozenset(Kind) - IN_LOG - UNNUMBERED == {
-        Kind.MOVING, Kind.CARRIED, Kind.DONE_MANY, Kind.KEYS, Kind.LIVE, Kind.ATTEMPTS,
+        Kind.CARRIED, Kind.DONE_MANY, Kind.KEYS, Kind.LIVE, Kind.ATTEMPTS,
         Kind.SEGMENTS, Kind.DELAYED, Kind.PLACED, Kind.OPEN,
     }  # fmt: skip

@@ -5,20 +5,26 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.protocol.parse import commands
-from kestrelpy.protocol.parse.commands import Command
+from kestrelpy.protocol.parse.commands import Command, Mail
 from kestrelpy.protocol.parse.parser import _PLAIN
 from kestrelpy.protocol.text import requests
 from kestrelpy.protocol.text.requests import TEXT_VERBS
+from kestrelpy.protocol.text.routed import WholePut
 from kestrelpy.protocol.verbs import VERBS, Verbs
 from kestrelpy.protocol.verbs.admin import _VERBS
+from kestrelpy.protocol.wire import ROUTED
 
 _COMMANDS = [each for each in Command.__subclasses__() if each.__module__ == commands.__name__]
-_OF_THE_TEXT_PORT = [each for each in Command.__subclasses__() if each not in _COMMANDS]
+_OF_CLIENTS = [each for each in _COMMANDS if each is not Mail]
+_OTHERS = [each for each in Command.__subclasses__() if each not in _COMMANDS]
+_OF_THE_TEXT_PORT = [each for each in _OTHERS if each is not WholePut]  # the router has that
 
 
 @pytest.mark.parametrize(
-    ("table", "classes"), [(VERBS, _COMMANDS), (TEXT_VERBS, Command.__subclasses__())]
-)
+    ("table", "classes"),
+    [(VERBS, _OF_CLIENTS), (TEXT_VERBS, [*_OF_CLIENTS, *_OF_THE_TEXT_PORT]),
+     (ROUTED.verbs, _COMMANDS)],
+)  # fmt: skip
 def test_each_class_of_command_has_a_verb(table: Verbs, classes: list[type[Command]]) -> None:
     assert set(table) == set(classes)
     assert all(callable(row.execute) and callable(row.right) for row in table.values())
@@ -29,5 +35,5 @@ def test_each_other_word_that_the_parser_knows_has_a_verb_and_a_right() -> None:
 
 
 def test_the_commands_are_all_of_the_two_wires() -> None:
-    assert len(_COMMANDS) == 12
+    assert len(_OF_CLIENTS) == 12
     assert {each.__module__ for each in _OF_THE_TEXT_PORT} == {requests.__name__}
