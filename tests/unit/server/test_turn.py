@@ -20,6 +20,8 @@ from journal.format.segment import FILE_HEADER_BYTES
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
+from kestrelpy.server import clock
+from kestrelpy.server.clock import OFFSET_STEP_MS
 from kestrelpy.server.journals import gathering, later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from kestrelpy.server.turn import Turn
@@ -585,3 +587,16 @@ def test_what_is_written_says_the_time_of_day(life: DiskHarness) -> None:
         times[record.kind] = record.time_ms
         at = padded(record.end)
     assert times[Kind.BATCH] == life.unix_ms
+
+
+@pytest.mark.parametrize(("ahead_ms", "is_set"), [(0, False), (1, False), (OFFSET_STEP_MS, True)])
+def test_the_clock_of_the_queues_is_set_when_the_wall_clock_was(
+    life: DiskHarness, monkeypatch: pytest.MonkeyPatch, ahead_ms: int, is_set: bool
+) -> None:
+    turn, _ = turn_of(life)
+    set_to = Mock()
+    monkeypatch.setattr(life.broker, "step_clock", set_to)
+    offset_ms = life.broker.clock.offset_ms + ahead_ms
+    monkeypatch.setattr(clock, "wall_clock_offset_ms", lambda: offset_ms)
+    turn._check_clock_offset(5)
+    assert set_to.called == is_set

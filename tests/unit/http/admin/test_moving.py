@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kestrelpy.http.admin import moving
+from kestrelpy.http.admin import models, moving
+from kestrelpy.http.answers import HttpError
 from tests.support.http_client import Web, web
+from tests.support.server_harness import ServerHarness
 
 JOBS = "/admin/queues/jobs"
 
@@ -130,3 +133,20 @@ async def test_a_stop_of_the_server_ends_a_job(
         await asyncio.wait_for(server.server.daemon.stop(), 20)
     lines = [each.getMessage() for each in caplog.records if each.name == "kestrelpy.admin"]
     assert ["move jobs to other (stopped): " in line for line in lines] == [True]
+
+
+async def test_a_queue_that_is_deleted_after_a_batch_ends_the_job() -> None:
+    stage = ServerHarness()
+    stage.store(b"1")
+    chosen = moving.Chosen(stage.queue("jobs"), models.Selection(all=True), 1)
+    done = list[int]()
+
+    async def run(steps: object) -> None:
+        stage.say("a", b"delete jobs")
+
+    job: Any = SimpleNamespace(
+        done=0, call=SimpleNamespace(run=run), check=lambda: done.append(1)
+    )
+    with pytest.raises(HttpError, match="the queue was deleted meanwhile"):
+        await moving._next(job, chosen, 1)
+    assert (job.done, done) == (1, [])

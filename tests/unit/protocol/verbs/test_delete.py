@@ -40,3 +40,12 @@ def test_an_item_is_cancelled_that_stands_on_disk_after_more_confirms_than_one_r
     stage.say("a", b"set jobs 0 0 1", b"2")
 
     assert stage.say("a", b"delete jobs/item=2") == b"DELETED\r\n"
+
+
+def test_an_id_that_is_no_longer_remembered_removes_nothing() -> None:
+    stage = ServerHarness()
+    stage.set_queue(dedupe_window="1m")
+    stage.say("a", b"set jobs/id=7 0 0 1", b"x")
+    stage.now_ms += 61_000  # and nothing swept the ids in between
+    stage.say("a", b"delete jobs/id=7")
+    assert stage.say("a", b"get jobs/peek") == b"VALUE jobs/peek 0 1\r\nx\r\nEND\r\n"

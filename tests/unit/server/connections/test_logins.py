@@ -246,3 +246,20 @@ async def test_a_client_that_sent_no_more_before_its_login_began_does_not_wait(
     while users._line.count:
         await asyncio.sleep(0)
     users.close()
+
+
+async def test_a_secret_that_was_right_while_a_login_waited_is_not_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = logins(monkeypatch)
+    line = type(users._line)
+    enter, grant = line.enter, users.users["anna"][0]
+
+    async def enter_later(self: Any, origin: tuple[str, str]) -> None:
+        await enter(self, origin)
+        users._known[users._digest("anna", b"letmein")] = grant
+
+    monkeypatch.setattr(line, "enter", enter_later)
+    monkeypatch.setattr(module, "is_secret", lambda *_: pytest.fail("checked again"))
+    assert await users.check("anna", b"letmein", "peer") is grant
+    assert users._line.is_free
