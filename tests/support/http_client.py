@@ -17,7 +17,7 @@ import msgspec
 
 from journal.files import Files
 from kestrelpy.http.answers import JSON
-from kestrelpy.http.app import ROUTES
+from kestrelpy.http.app import ROUTES, openapi
 from kestrelpy.http.live.watching import Live
 from kestrelpy.http.routing.openapi import parts_of
 from kestrelpy.server import Daemon
@@ -119,6 +119,28 @@ def wrong_times(answer: Any, unix_ms: int) -> list[str]:
     return found
 
 
+async def check_status(said: httpx.Response) -> None:
+    """Fail if a route answers with a status that it does not declare, other than that of a bug."""
+    method, path, status = said.request.method, said.request.url.path, said.status_code
+    declared = _statuses(method, path)
+    assert not declared or status in {*declared, 500}, f"{method} {path}: {status} is not declared"
+
+
+@cache
+def _statuses(method: str, path: str) -> frozenset[int]:
+    """Return the statuses that the interface names for this path; none: it does not name it."""
+    for route in ROUTES:
+        if route.method == method and route.pattern.fullmatch(path):
+            said = _described()["paths"].get(route.path, {}).get(method.lower(), {})
+            return frozenset(map(int, said.get("responses", ())))
+    return frozenset()
+
+
+@cache
+def _described() -> dict[str, Any]:
+    return openapi()
+
+
 async def check_shape(said: httpx.Response) -> None:
     """Fail if an answer in JSON is not as its route describes it."""
     if said.request.method == "HEAD" or said.headers.get("content-type") != JSON:
@@ -159,7 +181,7 @@ async def web(
     try:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", timeout=ANSWER_SECONDS,
-            event_hooks={"response": [check_shape, check_times]},
+            event_hooks={"response": [check_status, check_shape, check_times]},
         ) as client:
             yield Web(server, client, port)
     finally:

@@ -88,3 +88,18 @@ def test_dead_done_and_expired_items_are_not_seen() -> None:
     assert bodies(look(q, Sight(True, True))) == []
     put = Put(1, 1, 0, 1, b"dead")
     assert seen_of(q.queue, put, q.last_command_ms) is None
+
+
+def test_it_waits_for_no_sync_if_it_has_something_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, pages = Memory(), list[int]()
+    q.put(b"stored")
+    page = LogReader.page
+
+    def one_page(self: LogReader, *args: Any) -> Any:
+        assert not pages, "it waits for the second page"
+        pages.append(1)
+        return page(self, *args)
+
+    monkeypatch.setattr(LogReader, "page", one_page)
+    monkeypatch.setattr(LogReader, "must_wait", staticmethod(lambda queue, after: True))
+    assert bodies(look(q, Sight())) == [b"stored"]

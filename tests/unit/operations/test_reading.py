@@ -57,3 +57,20 @@ def test_a_read_is_not_repeated_in_a_queue_that_was_deleted_meanwhile(
     reader = Rewritten(queue, deletes)
     assert ended(getattr(reader, what)(queue, 1)) is None
     assert reader.reads == (1 if deletes else READINGS_MAX)
+
+
+def test_nothing_is_looked_for_in_a_queue_that_was_deleted_during_its_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue: Any = SimpleNamespace(log=SimpleNamespace(), deleted=False)
+
+    class Searching(LogReader):
+        def search(self, queue: Any, since_ms: int) -> Generator[bytes, None, int]:
+            yield b""
+            queue.deleted = True
+            return 5
+
+    monkeypatch.setattr(reading, "on_disk", lambda log: log)
+    monkeypatch.setattr(reading, "Browse", lambda _: None)
+    monkeypatch.setattr(reading, "ChildStart", lambda _: pytest.fail("looked into it"))
+    assert ended(Searching(cast(Any, None)).find_begin(queue, 1000)) == 5

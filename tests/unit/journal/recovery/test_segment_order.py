@@ -264,6 +264,16 @@ def test_after_a_clean_end_in_the_snapshot_s_segment_its_footer_counts_what_came
     assert recovery.snapshot.tally.counts[Kind.PUT] == 1, "and the snapshot is as it was"
 
 
+def test_a_segment_of_the_snapshot_that_lost_its_records_is_cut_short_where_its_bytes_end() -> None:
+    disk = laid().disk
+    (first, *_) = scan(disk.read(path_of(5)), "five", SHORT_IDENTITY, 5).records
+    disk.damage(path_of(5), first.offset, bytes(1990 - first.offset))
+    disk.truncate(path_of(5), 1990)
+    _, _, recovery = recovered(disk)
+    found = [(each.path, each.offset, each.id_first, each.id_last) for each in recovery.damages]
+    assert found == [(path_of(5), 1990, 11, 11), (path_of(7), FILE_HEADER_BYTES, 12, 12)]
+
+
 def test_a_segment_that_was_never_sealed_is_settled_by_the_snapshot_that_lists_it() -> None:
     """An unclean start goes on in a fresh segment and leaves such a one."""
     one = laid(capacity=1 << 16)

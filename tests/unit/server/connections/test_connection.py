@@ -309,3 +309,32 @@ async def test_the_room_for_a_reply_is_free_again_when_the_reply_is_sent(
         assert (await peer.ask(request_)).startswith(b"VALUE jobs/peek")
         assert reserved
         assert memory.used == 0
+
+
+async def test_a_client_that_is_ahead_is_stopped_each_time_and_then_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noting:
+        def __init__(self, real: Any) -> None:
+            self.real, self.said = real, list[str]()
+
+        def pause_reading(self) -> None:
+            self.said.append("stop")
+
+        def resume_reading(self) -> None:
+            self.said.append("go on")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.real, name)
+
+    async with running(tmp_path) as server:
+        connection, _ = await one_connection(server)
+        transport = Noting(connection._transport)
+        connection._transport = cast(Any, transport)
+        for _ in range(2):
+            monkeypatch.setattr(Connection, "_is_ahead", lambda *_: True)
+            connection.data_received(b"version\r\n")
+            monkeypatch.setattr(Connection, "_is_ahead", lambda *_: False)
+            connection.flush_output(0)
+        connection._transport = transport.real
+        assert transport.said == ["stop", "go on", "stop", "go on"]
