@@ -117,15 +117,17 @@ SELECT s.id, s.member, s.address, s.epoch, s.seq,
        s.importing, coalesce(m.takeover, 0)
 FROM kestrelpy.slice s LEFT JOIN kestrelpy.member m
     ON m.name = s.member AND m.address = s.address"""
-# Members that have said nothing for a day are forgotten.
+# Members that have said nothing for a day are forgotten, but for those that are to own nothing when
+# they come again. What an operator has said of a name holds at another address as well.
 _NOTE: Final = """
 WITH gone AS (
     DELETE FROM kestrelpy.member WHERE beat < clock_timestamp() - interval '1 day'
-        AND (name, address) <> (%(member)s, %(address)s)
+        AND NOT drained AND (name, address) <> (%(member)s, %(address)s)
 )
-INSERT INTO kestrelpy.member AS m (name, address, takeover, beat, waits)
+INSERT INTO kestrelpy.member AS m (name, address, takeover, beat, waits, drained)
 VALUES (%(member)s, %(address)s, %(takeover)s, clock_timestamp(),
-        coalesce(%(waits)s::int[], '{}'))
+        coalesce(%(waits)s::int[], '{}'),
+        EXISTS (SELECT FROM kestrelpy.member WHERE name = %(member)s AND drained))
 ON CONFLICT (name, address) DO UPDATE SET takeover = excluded.takeover, beat = excluded.beat,
     waits = coalesce(%(waits)s::int[], m.waits)
 RETURNING 1"""

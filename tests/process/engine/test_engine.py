@@ -25,7 +25,7 @@ from journal.engine import (
     Write,
 )
 from journal.engine.engine import PIECE_BYTES
-from journal.engine.postgres import PostgresEngine, make_tables
+from journal.engine.postgres import PostgresEngine, drain, make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.support.memory_engine import MemoryEngine, claimed
 
@@ -106,6 +106,26 @@ def test_members_are_seen_until_they_are_drained_and_the_first_says_how_many_sli
         (seat,) = (each for each in engine.members() if each.member.address == "there:2")
         assert seat.waits == now
     assert [engine.agree(each) for each in (16, 4, 16)] == [16, 16, 16]
+
+
+def test_a_drained_member_is_one_after_days_and_at_another_address(server: PostgresServer) -> None:
+    engine = PostgresEngine(server.address, is_single=True)
+    for name in "xy":
+        engine.note(Member(name, "days:1"), 2.0)
+    drain(server.address, "x", True)
+    server.ask("UPDATE kestrelpy.member SET beat = beat - interval '2 days'")
+
+    engine.note(Member("x", "days:2"), 2.0)
+    engine.note(Member("y", "days:2"), 2.0)
+
+    seats = [each for each in engine.members() if each.member.address.startswith("days:")]
+    assert [(*each.member, each.is_drained) for each in seats] == [
+        ("x", "days:1", True), ("x", "days:2", True), ("y", "days:2", False),
+    ]  # fmt: skip
+    drain(server.address, "x", False)
+    engine.note(Member("x", "days:3"), 2.0)
+    assert not any(each.is_drained for each in engine.members() if each.member.name == "x")
+    engine.close()
 
 
 def test_a_claim_needs_the_epoch_that_is_there(engine: Engine, number: int) -> None:
