@@ -212,6 +212,13 @@ class _Asking(asyncio.Protocol):
             self._answer.set_result(self.begun)
 
 
+def _one_line(said: bytes) -> str:
+    """Return the first line of an answer, for a client: whatever listens there may have said it."""
+    text = said.partition(b"\n")[0].decode("ascii", "replace").strip()
+    text = text.removeprefix("SERVER_ERROR ")
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
 class NotThere(Exception):
     """A member does not let this one to a slice; the text says why."""
 
@@ -233,8 +240,7 @@ async def reach(
         raise
     if said != _OK:
         transport.abort()
-        text = said.decode("ascii", "replace").strip().removeprefix("SERVER_ERROR ")
-        raise NotThere(text or "it closed the connection")
+        raise NotThere(_one_line(said) or "it closed the connection")
     protocol = make()
     transport.set_protocol(protocol)
     protocol.connection_made(transport)

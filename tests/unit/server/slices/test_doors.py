@@ -167,8 +167,9 @@ def test_an_end_of_the_input_before_the_first_line_is_the_clients() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "says"),
-    [(b"SERVER_ERROR not here\r\n", "not here"), (b"", "it closed the connection"),
-     (b"OK\r\nmore", "OK"), (b"x" * 3000, "x")],
+    [(b"SERVER_ERROR not here\r\n", "^not here$"), (b"", "^it closed the connection$"),
+     (b"OK\r\nmore", "^OK$"), (b"x" * 3000, "^x+$"),
+     (b"HTTP/1.1 400 no\r\nServer: x\r\n\r\n", "^HTTP/1.1 400 no$"), (b"a\rEND\n", r"^a\?END$")],
 )  # fmt: skip
 async def test_an_answer_that_is_not_the_yes_is_the_reason(answer: bytes, says: str) -> None:
     asked = list[bytes]()
