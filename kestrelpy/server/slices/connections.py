@@ -230,6 +230,8 @@ class ClientConnection(asyncio.Protocol):
         """
         if not talk.is_owed or (link := self._slices.get(talk.slice)) is None:
             return
+        if not link.can_write_eof:
+            return  # the wait has its time, unless the client or the router ends before
         if not talk.is_blocked:  # all requests have been sent
             link.write_eof()
         elif talk.has_wait:
@@ -358,10 +360,15 @@ class SliceConnection(asyncio.Protocol):
         else:
             self._transport.write(data)
 
+    @property
+    def can_write_eof(self) -> bool:
+        """False if the connection is of TLS: it has no end of one direction."""
+        return self._transport is None or self._transport.can_write_eof()
+
     def write_eof(self) -> None:
         """Say that the client sends no more: a wait ends at once."""
         self._is_at_end = True
-        if self._transport is not None and not self.has_ended:
+        if self._transport is not None and self.can_write_eof and not self.has_ended:
             self.has_ended = True
             self._transport.write_eof()
 

@@ -33,6 +33,7 @@ class Wire:
         self.sent, self.socket = b"", socket
         self.is_ended = self.is_closed = self.is_aborted = False
         self.is_read = True
+        self.is_tls = False
 
     def write(self, data: bytes) -> None:
         assert not self.is_ended
@@ -40,7 +41,11 @@ class Wire:
 
     def write_eof(self) -> None:
         assert not self.is_ended
+        assert not self.is_tls
         self.is_ended = True
+
+    def can_write_eof(self) -> bool:
+        return not self.is_tls
 
     def close(self) -> None:
         self.is_closed = True
@@ -166,6 +171,21 @@ async def test_a_client_at_its_end_gets_the_answer_of_a_wait_before_a_quiet_requ
     assert case.slice(FIRST).wire.is_ended
     await case.answer(FIRST, b"END\r\n")
     assert case.wire.sent == b"END\r\n"
+
+
+@pytest.mark.parametrize("ends", [ClientConnection.eof_received, ClientConnection.leave])
+@pytest.mark.parametrize("more", [b"", b"set a 0 0 1\r\nx\r\n"])
+async def test_a_wait_over_tls_which_has_no_half_of_an_end_is_still_answered(
+    case: Case, more: bytes, ends: Callable[[ClientConnection], object]
+) -> None:
+    await case.send(b"get a/t=60000\r\n")
+    case.slice(FIRST).wire.is_tls = True
+    await case.send(more)
+    ends(case.client)
+    assert not case.wire.is_closed
+    await case.answer(FIRST, b"END\r\n" + (b"STORED\r\n" if more else b""))
+    assert case.wire.sent.startswith(b"END\r\n")
+    assert case.wire.is_closed
 
 
 async def test_a_client_beyond_the_limit_is_told_so_and_asks_nothing() -> None:
