@@ -536,6 +536,11 @@ class ServerHarness:
             log.journal.commit.fail(JournalFailed("the queue was deleted"))
             log.advance()
             log.journal.abandon()
+            if self.broker.moves.in_flight.doubts(queue):
+                self.broker.moves.in_flight.stays(queue)
+                self.broker.end(queue)
+                gate.failure = ServerError("queue was not removed from disk")
+                return True
             self.directory.remove_queue(queue)
         self.broker.moves.in_flight.gone(queue, self.now_ms)
         self.broker.end(queue)

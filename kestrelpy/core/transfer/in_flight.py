@@ -188,14 +188,18 @@ class InFlight:
         """True if an item would return after a crash, were the files of this queue removed now."""
         if any(target.files.goes_with(queue) for target in self._waiting.get(COPYING, ())):
             return True
-        if self._registry.has_peers and any(
-            origin.server != queue.server_id for origin in queue.origins.values()
-        ):
+        if self._has_foreign(queue):
             return True
         sources = self._waiting.get(LEFT, ())
         if not queue.is_stuck and any(source.files is queue for source in sources):
             return True
         return any(transfer.target.files.goes_with(queue) for transfer in self._in(LEFT))
+
+    def _has_foreign(self, queue: Queue) -> bool:
+        """True if this queue alone knows of copies of items of other servers."""
+        return self._registry.has_peers and any(
+            origin.server != queue.server_id for origin in queue.origins.values()
+        )
 
     def follows(self, queue: Queue) -> bool:
         """True if other files must be removed first: they have originals of copies in this queue.
@@ -230,7 +234,10 @@ class InFlight:
             self._step(transfer, Event.SOURCE_STAYS, 0)
 
     def doubts(self, queue: Queue) -> bool:
-        """True if, until a restart, only these files say that a failed journal's item was moved."""
+        """True if, until a restart, only these files say that a failed journal's item was moved, or
+        that one of another server is here."""
+        if self._has_foreign(queue):
+            return True
         in_doubt = self._in(TransferState.IN_DOUBT)
         return any(transfer.target.files.goes_with(queue) for transfer in in_doubt)
 

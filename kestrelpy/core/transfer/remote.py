@@ -31,7 +31,7 @@ from kestrelpy.core.transfer.remote_transfer import (
 )
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import TransferSource
-from kestrelpy.errors import NotReachedYet, Refused, ServerError
+from kestrelpy.errors import NoRoomYet, NotReachedYet, Refused, ServerError
 
 _STORED: Final = b"STORED\r\n"
 _JOURNAL_FAILED: Final = "a journal failed: what is in doubt is settled by a restart"
@@ -126,6 +126,8 @@ class RemoteTransfers:
         peer.refuse_unless_open()
         if source.log.no_room:
             raise ServerError(source.log.no_room)
+        if not source.log.has_lease_room():
+            raise NoRoomYet(source.log.waiting_room, source.name)
 
     def _mark(
         self, peer: Peer, source: AnyQueue, lease: Lease, letter: Letter, now_ms: int,

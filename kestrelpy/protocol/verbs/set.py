@@ -65,6 +65,7 @@ RECORD_BYTES: Final = 256
 RUN_SETS_MAX: Final = 16
 RUN_ITEM_BYTES_MAX: Final = 4096
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
+_ELSEWHERE_BYTES_MAX: Final = 1 << 30  # the router refuses what no queue takes
 _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an age and a date
 
 
@@ -263,6 +264,8 @@ class SetHandler:
         broker = self.broker
         if name in broker.aliases:
             return max(self.limit_of(each) for each in broker.aliases[name])
+        if broker.elsewhere(name):
+            return _ELSEWHERE_BYTES_MAX
         queue = broker.queues.get(name)
         policy = queue.policy if queue is not None else broker.policy_of(name, b"")
         return policy.max_item_bytes

@@ -187,7 +187,8 @@ class Link(asyncio.Protocol):
             for reply in self._replies():
                 self._take(reply)
         except ValueError as error:
-            self.why = str(error)
+            said = str(error).removeprefix("SERVER_ERROR ")
+            self.why = said.removeprefix(f"slice {self._peer.number} does not answer: ")
             self.abort()
         self.send()
         self._turns.schedule()

@@ -9,6 +9,9 @@ from random import Random
 
 import pytest
 
+from journal.errors import JournalFailed
+from journal.format.item_header import ItemHeader
+from journal.format.kinds import ITEM_TEXTS
 from tests.support.slices_harness import SlicesHarness, available
 
 
@@ -324,3 +327,91 @@ def test_a_hand_off_waits_while_the_other_slice_is_being_connected_to(opens: boo
     first.broker.moves.remote.closed(first.peer, "it ended", first.now_ms)
     first.work()
     assert first.client("client").take() == b"SERVER_ERROR slice 2 does not answer: it ended\r\n"
+
+
+def test_a_moved_item_keeps_its_key_its_flags_its_life_and_its_texts() -> None:
+    town = connected()
+    assert town.say(1, b"set a1/key=A,B 7 1000 1", b"x") == b"STORED\r\n"
+    first = town.slices[1]
+    client = ITEM_TEXTS[0]
+    header = ItemHeader(texts=((client.tag, b"anna"),))
+    queue = first.queue("a1")
+    queue.put(b"y", 0, 0, first.now_ms, header=header)
+    first.work()
+    before = queue.reader.item(1)
+    assert before is not None
+    town.say(1, b"move a1 b1 2")
+    town.deliver()
+
+    second = town.slices[2].queue("b1")
+    moved = second.reader.item(1)
+    assert moved is not None
+    assert before.key
+    assert (moved.flags, moved.key, moved.expires_ms) == (7, before.key, before.expires_ms)
+    other = second.reader.item(2)
+    assert other is not None
+    assert other.texts == ((client.tag, b"anna"),)
+
+
+def test_a_hand_off_has_the_conditions_of_its_set_in_the_other_slice() -> None:
+    town = connected()
+    first, second = town.slices[1], town.slices[2]
+    for body in (b"1", b"2", b"3"):
+        town.put("a1", body)
+    assert first.hand("a1", "b1", "one", "/id=x/delay=1h/key=K") == b""
+    assert first.hand("a1", "b1", "two", "/id=x") == b""
+    town.deliver()
+    assert first.client("one").take() == b"STORED\r\n"
+    assert first.client("two").take() == b"STORED\r\n"  # repeated, so its item is confirmed
+
+    queue = second.queue("b1")
+    assert (queue.total_items, queue.reader.delays.count) == (1, 1)
+    assert bodies(town, 1) == [b"3"]
+    assert first.hand("a1", "b1", "three", "/key=K", "add") == b""
+    town.deliver()
+    assert first.client("three").take() == b"NOT_STORED\r\n"
+    assert first.say("three", b"get a1/abort") == b"END\r\n"
+
+
+def test_a_deleted_target_whose_journal_failed_stays_while_it_alone_knows_of_the_copy() -> None:
+    town = connected()
+    town.put("a1", b"1")
+    town.say(1, b"move a1 b1 1")
+    town.step(1, is_answer=False)
+    town.break_wire(1)
+    second = town.slices[2]
+    log = second.queue("b1").log
+    assert second.say("client", b"delete b1") == b""
+    log.fail(JournalFailed("Input/output error"))
+    second.work()
+    town.connect(1)
+    town.deliver()
+    assert town.slices[1].moving()
+    second.clients.clear()
+    second.kill()
+    town.come_to_rest()
+
+    assert (bodies(town, 1), bodies(town, 2)) == ([], [b"1"])
+    town.check_at_rest()
+
+
+def test_what_the_router_says_of_a_slice_is_why_it_does_not_answer() -> None:
+    town = SlicesHarness()
+    wire = town.connect(1)
+    wire.back.append(b"SERVER_ERROR slice 2 does not answer: ended with code -9\r\n")
+    wire.answer()
+
+    assert (wire.link.why, wire.is_broken) == ("ended with code -9", True)
+
+
+def test_a_body_for_a_queue_of_another_slice_is_measured_there() -> None:
+    town = connected()
+    town.set_queue("b1", max_item_size="16MiB")
+    town.put("a1", b"1")
+    assert town.slices[1].take("a1") == b"1"
+    body = bytes(9 << 20)
+    assert town.say(1, b"set b1/confirm 0 0 %d" % len(body), body) == b""
+    town.deliver()
+
+    assert town.slices[1].client("client").take() == b"STORED\r\n"
+    assert bodies(town, 2) == [body]
