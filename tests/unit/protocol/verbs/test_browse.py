@@ -279,3 +279,13 @@ def test_who_waits_for_the_next_item_holds_no_room_for_its_reply(
     stage.send("a", b"gets jobs/peek/after=%d/n=5/t=5s\r\n" % COUNT)
     assert stage.client("a").take() == b""
     assert not held
+
+
+@pytest.mark.parametrize("options", [b"/key=A", b"/id=7", b"/key=A/id=7", b""])
+def test_an_observer_sees_the_same_words_of_an_item_as_a_peek(
+    stage: ServerHarness, options: bytes
+) -> None:
+    stage.say("a", b"set more%b 0 0 1" % options, b"x")
+    peeked = stage.say("a", b"gets more/peek/full").split(b"\r\n")[0].split()
+    observed = stage.say("a", b"gets more/peek/after=0/n=5/full").split(b"\r\n")[0].split()
+    assert observed[2:] == peeked[2:]

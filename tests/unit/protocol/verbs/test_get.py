@@ -68,3 +68,20 @@ def test_a_token_is_shown_when_its_reservation_is_synced() -> None:
 
     stage.go()
     assert client.take().startswith(b"VALUE jobs/open 0 5 1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_refused"),
+    [
+        (b"get jobs", True), (b"get jobs/open", True), (b"get jobs/peek", True),
+        (b"get jobs/close", False), (b"get jobs/abort", False),
+    ],
+)  # fmt: skip
+def test_a_quiescent_server_shows_no_item_and_takes_the_end_of_one(
+    request_: bytes, is_refused: bool
+) -> None:
+    stage = ServerHarness()
+    stage.store(b"1")
+    assert stage.say("a", b"get jobs/open").startswith(b"VALUE ")
+    stage.set_mode("quiescent")
+    assert stage.say("a", request_).startswith(b"SERVER_ERROR ") == is_refused

@@ -57,3 +57,29 @@ def test_an_alias_whose_queues_all_refuse_for_now_answers_with_the_first_refusal
     stage.set_mode("up")
     stage.broker.queues_max = 0
     assert stage.say("a", b"set both 0 0 1", b"x").startswith(b"SERVER_ERROR ")
+
+
+@pytest.mark.parametrize(
+    ("line", "ready", "after_a_minute"),
+    [
+        (b"jobs 0 0 1", 3, 3), (b"jobs 0 50 1", 3, 0), (b"jobs/delay=50s 0 0 1", 0, 3),
+        (b"jobs/key=A 0 0 1", 1, 1),
+    ],
+)  # fmt: skip
+def test_equal_sets_that_come_together_are_each_what_their_line_says(
+    line: bytes, ready: int, after_a_minute: int
+) -> None:
+    stage = ServerHarness()
+    stage.send("a", (b"set " + line + b"\r\nx\r\n") * 3)
+    assert stage.client("a").take().count(b"STORED\r\n") == 3
+
+    def openable() -> int:
+        clients = [f"{stage.now_ms} {n}" for n in range(3)]
+        found = sum(b"VALUE" in stage.say(each, b"get jobs/open") for each in clients)
+        for each in clients:
+            stage.hang_up(each)
+        return found
+
+    assert openable() == ready
+    stage.pass_time(60_000)
+    assert openable() == after_a_minute
