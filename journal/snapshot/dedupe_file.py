@@ -43,6 +43,7 @@ from journal.format import (
     decode_meta,
     encode,
     encode_meta,
+    number_in,
     padded,
 )
 from journal.sets import HASH_BYTES, ID, KEY
@@ -130,9 +131,10 @@ def listed(frames: Iterable[Record]) -> list[Chunk]:
         if frame.kind == Kind.IDS and frame.small == LISTED:
             said = decode_meta(frame.meta)
             found.append(Chunk(
-                frame.item, frame.number, _number(said, Tag.BYTES),
-                ids=_number(said, Tag.TOTAL), keys=_number(said, Tag.LIVE),
-                ids_ms=frame.time_ms, keys_ms=frame.time_ms, item_lost=_number(said, Tag.ITEM_LAST),
+                frame.item, frame.number, number_in(said, Tag.BYTES),
+                ids=number_in(said, Tag.TOTAL), keys=number_in(said, Tag.LIVE),
+                ids_ms=frame.time_ms, keys_ms=frame.time_ms,
+                item_lost=number_in(said, Tag.ITEM_LAST),
             ))  # fmt: skip
     return found
 
@@ -147,7 +149,7 @@ def scopes_in(frames: Iterable[Record]) -> list[ScopeState]:
             if not isinstance(scope, bytes):
                 raise ValueError("a scope without a name")
             found.append(
-                ScopeState(scope, _number(said, Tag.EPOCH), frame.item, frame.time_ms)
+                ScopeState(scope, number_in(said, Tag.EPOCH), frame.item, frame.time_ms)
             )
     return found
 
@@ -301,9 +303,4 @@ def epoch_of(frame: Record) -> Epoch | None:
     """Return the epoch of the ids in this frame; None: they are of no scope."""
     said = decode_meta(frame.meta) if frame.meta else {}
     scope = said.get(Tag.SCOPE)
-    return (scope, _number(said, Tag.EPOCH)) if isinstance(scope, bytes) else None
-
-
-def _number(said: Meta, tag: Tag) -> int:
-    value = said.get(tag)
-    return value if isinstance(value, int) else 0
+    return (scope, number_in(said, Tag.EPOCH)) if isinstance(scope, bytes) else None

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 # A log that is retained up to a size has at least about this many segments.
 SEGMENTS_LEAST: Final = 8
-RETAINS_NOTHING: Final = (0, 0)
 
 
 class Retention:

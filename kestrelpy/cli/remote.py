@@ -155,11 +155,6 @@ def date(unix_ms: int) -> str:
     return moment.isoformat(" ", "seconds").replace("+00:00", "Z")
 
 
-def state_word(word: str) -> str:
-    """Return the state of an item for people: the wire says `lent` for a leased one."""
-    return "leased" if word == "lent" else word
-
-
 def printable(text: str) -> str:
     """Return a client's words for a terminal, without control characters."""
     return "".join(c if c.isprintable() else "." for c in text)

@@ -60,6 +60,11 @@ def state(word: str) -> Text:
     return Text(word, _STYLES.get(word, ""))
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: 1 item, 2 items."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def size(count: int) -> str:
     """Return a number of bytes with a unit: 512B, 1.5KiB, 20MiB."""
     if count < _KIBI:

@@ -29,8 +29,9 @@ from pymemcache.exceptions import (
     MemcacheUnknownError,
 )
 
-from kestrelpy.cli.remote import NONE, state_word
+from kestrelpy.cli.remote import NONE
 from kestrelpy.wire.answers import FULL_WORDS, Answer, AnswerReader, BadAnswer
+from kestrelpy.wire.names import state_word
 from kestrelpy.wire.refusals import CLIENT_ERROR, ERROR, SERVER_ERROR, ServerRefusal
 
 Facts = dict[str, int | str]

@@ -18,7 +18,6 @@ from base64 import b64encode
 from collections.abc import Generator
 from hashlib import md5
 from typing import Annotated, Any, Final, NamedTuple
-from urllib.parse import quote_from_bytes
 
 import msgspec
 from msgspec import Meta
@@ -65,6 +64,7 @@ from kestrelpy.operations import (
     StreamWalk,
     Terms,
     check_stream,
+    quoted,
     why_reused,
 )
 
@@ -338,7 +338,7 @@ async def get_category(
     call.broker.counters.get_hits += bool(found.lines)
     call.broker.counters.get_misses += not found.lines
     group = f"&member={me}&size={all_}" if all_ else ""
-    path = quote_from_bytes(category, "!$&'()*+,:;=@")
+    path = quoted(category)
     head = {
         "category": name, "after": marker,
         "next": f"/categories/{path}?after={marker}&limit={limit}{group}",

@@ -48,7 +48,7 @@ from kestrelpy.operations.lists import (
 )
 from kestrelpy.operations.modes import MODES, QUIESCENT, UP, put_mode_in_force
 from kestrelpy.operations.moving import MOVED_MAX, Moving
-from kestrelpy.operations.names import check_name, parent_of, readable
+from kestrelpy.operations.names import check_name, parent_of, quoted, readable
 from kestrelpy.operations.observing import Look, Observing, SeenItem, Sight, seen_of
 from kestrelpy.operations.ports import PAUSE, Caller, Client, ItemReader, Site, Work
 from kestrelpy.operations.preview import Preview
@@ -185,6 +185,7 @@ __all__ = [
     "queue_facts",
     "queue_figures",
     "queue_state",
+    "quoted",
     "readable",
     "schedule_facts",
     "seen_of",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
-from urllib.parse import quote_from_bytes
 
 from journal.format import DeadEntry, ItemTexts, in_words
 from kestrelpy.core import (
@@ -27,12 +26,11 @@ from kestrelpy.core import (
     Where,
 )
 from kestrelpy.errors import ClientError
+from kestrelpy.operations.names import quoted
 from kestrelpy.operations.ports import PAUSE, ItemReader
 from kestrelpy.operations.stats_facts import is_shown, left_ms
 
 _COUNTED_PER_SLICE: Final = 20_000
-# A client's bytes within a sentence: only bytes that would break a line apart are quoted.
-_UNESCAPED: Final = "!$&'()*+,:;=@"
 
 _Bytes = bytes  # where a field of that name hides the type
 
@@ -257,7 +255,7 @@ def _why_leased(lease: Lease, offset_ms: int) -> str:
 def _why_dead(reader: Subscription, death: DeadEntry) -> str:
     if reader.dead.is_hidden(death.item):
         return "dead, and its body cannot be read"
-    return f"dead: {quote_from_bytes(death.reason, _UNESCAPED) if death.reason else '-'}"
+    return f"dead: {quoted(death.reason) or '-'}"
 
 
 def _sliced(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:

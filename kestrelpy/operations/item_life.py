@@ -19,7 +19,18 @@ from typing import Final, NamedTuple
 
 from journal.errors import NewerFormat
 from journal.files import Files, is_shortage
-from journal.format import COUNTED, ENDS_DELIVERY, PUTS, TABLE, Kind, Meta, Record, Tag, decode_meta
+from journal.format import (
+    COUNTED,
+    ENDS_DELIVERY,
+    PUTS,
+    TABLE,
+    Kind,
+    Meta,
+    Record,
+    Tag,
+    decode_meta,
+    number_in,
+)
 from journal.store import HistoryPart, ItemHistory
 from kestrelpy.core import AnyQueue, Browse, JournalLog, Lease, on_disk
 from kestrelpy.errors import Unread
@@ -176,7 +187,7 @@ class ItemLife:
         who, at_ms = None, record.time_ms
         if record.kind in PUTS:
             who = _text(meta.get(Tag.CLIENT))
-            at_ms = _number(meta, Tag.STORED_MS) or at_ms
+            at_ms = number_in(meta, Tag.STORED_MS) or at_ms
         events = [LifeEvent(at_ms, what, who, _note(record, meta), began_ms)]
         if record.kind in PUTS and (origin := _text(meta.get(Tag.ORIGIN))) is not None:
             events.append(LifeEvent(record.time_ms, "came from", None, origin))
@@ -204,16 +215,11 @@ def _note(record: Record, meta: Meta) -> str | None:
         words.append(reason)
     if (target := _text(meta.get(Tag.TARGET), "to ")) is not None:
         words.append(target)
-    if due_ms := _number(meta, Tag.DUE_MS):
+    if due_ms := number_in(meta, Tag.DUE_MS):
         words.append(f"due {due_ms}")
-    if deadline_ms := _number(meta, Tag.DEADLINE_MS):
+    if deadline_ms := number_in(meta, Tag.DEADLINE_MS):
         words.append(f"until {deadline_ms}")
     return ", ".join(words) or None
-
-
-def _number(meta: Meta, tag: Tag) -> int:
-    value = meta.get(tag)
-    return value if isinstance(value, int) else 0
 
 
 def _text(value: bytes | int | None, head: str = "") -> str | None:

@@ -6,11 +6,13 @@ One rule: a + has one meaning in a name, so that no client creates a queue inste
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote_from_bytes
 
 from kestrelpy.errors import ClientError
 from kestrelpy.wire.names import NAME_BYTES_MAX
 
 PLUS: Final = b"+"
+_UNESCAPED: Final = "!$&'()*+,:;=@"  # printable, and no end of a line, a word or a path
 _PATHS: Final = (b".", b"..")
 
 
@@ -44,6 +46,11 @@ def parent_of(name: bytes) -> bytes:
     """Return the queue that a child of this name reads; empty if it is no child."""
     parent, plus, _ = name.partition(PLUS)
     return parent if plus else b""
+
+
+def quoted(word: bytes) -> str:
+    """Return a client's bytes without a blank, percent-encoded as in a URL."""
+    return quote_from_bytes(word, _UNESCAPED)
 
 
 def readable(word: bytes) -> str:

@@ -34,11 +34,6 @@ _GENERATION: Final = "generation"
 _HASH: Final = "hash of the content"  # a column on the way
 
 
-def lineage_id(server: str, queue: str, marker: int) -> str:
-    """Return the id of the row that was made of this item."""
-    return f"{server}|{queue}|{marker}"
-
-
 def with_lineage_ids(frame: DataFrame) -> DataFrame:
     """Return the rows with a column `id` that names the item each was made of.
 

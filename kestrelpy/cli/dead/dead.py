@@ -24,8 +24,8 @@ from kestrelpy.cli.remote import (
     date,
     printable,
     require_queue,
-    state_word,
 )
+from kestrelpy.wire.names import state_word
 
 _AT_ONCE: Final = 500  # removals in flight: they share a sync
 _WIDE: Final = 1000

@@ -22,6 +22,7 @@ from kestrelpy.cli.dead.dead import dead_items, deaths_of, listed
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journals.journal import watch
 from kestrelpy.cli.remote import connected, no_queue, printable, require_queue
+from kestrelpy.cli.screen import counted
 from kestrelpy.client import reason
 
 _AT_ONCE: Final = 400  # of one request: this many numbers fit into a line
@@ -106,17 +107,18 @@ def move(
         wanted = waiting if count is None else min(count, waiting)
         facts = {"queue": source, "to": target}
         if dry_run:
-            text = f"would move {_items(wanted)} from {source} to {target}"
+            text = f"would move {counted(wanted, 'item')} from {source} to {target}"
             report(as_json, {**facts, "would_move": wanted}, text)
             return
-        if wanted and not yes and not asked(f"{_items(wanted)} of {source} go to {target}. Move?"):
+        question = f"{counted(wanted, 'item')} of {source} go to {target}. Move?"
+        if wanted and not yes and not asked(question):
             raise CommandError("nothing was changed", NOTHING)
         done = _send_requests(
             client, wanted, per_second, "moving",
             lambda begun, most: f"move {name} {other} {most}",
             lambda moved: report(
                 as_json, {**facts, "moved": moved},
-                f"moved {_items(moved)} from {source} to {target}",
+                f"moved {counted(moved, 'item')} from {source} to {target}",
             ),
         )  # fmt: skip
         # consumers may have taken the rest; the items that still wait were refused there
@@ -191,7 +193,3 @@ def _rate(text: str | None) -> int:
 
 def _numbers(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count} items"

@@ -17,9 +17,10 @@ from pymemcache.exceptions import MemcacheClientError
 from kestrelpy.cli.asking import asked, report
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.remote import NONE, connected, date, no_queue, printable, state_word
+from kestrelpy.cli.remote import NONE, connected, date, no_queue, printable
 from kestrelpy.client import reason
 from kestrelpy.durations import format_duration_ms
+from kestrelpy.wire.names import state_word
 
 _DURATIONS: Final = frozenset({"age_ms", "lease_left_ms"})
 _DATES: Final = frozenset({"stored_ms", "expires_ms", "died_ms"})

@@ -25,6 +25,7 @@ from kestrelpy.cli.remote import (
     parse_wait_ms,
     require_queue,
 )
+from kestrelpy.cli.screen import counted
 from kestrelpy.durations import shown
 
 # Memcached's border: a larger number on the wire is a date.
@@ -91,13 +92,13 @@ def put(
                 stored += 1
     except CommandError as error:
         doubt = "; whether the item is stored is not known" if isinstance(error, NoAnswer) else ""
-        before = f"; {_items(stored)} stored before that" if lines else ""
+        before = f"; {counted(stored, 'item')} stored before that" if lines else ""
         raise CommandError(f"{error}{doubt}{before}", error.code) from None
     if as_json:
         ids = {"id": options.id} if options.id is not None else {}
         print(json.dumps({"queue": queue, "stored": stored, **ids}))
     elif options.id is None:
-        print(f"stored {_items(stored)} in {queue}")
+        print(f"stored {counted(stored, 'item')} in {queue}")
     else:
         print(f"stored id {options.id} in {queue}, now or before")
 
@@ -183,7 +184,3 @@ def _bodies(text: str, lines: bool) -> Iterable[bytes]:
 def _encoded(text: str) -> bytes:
     # As typed: bytes of an argument that are not UTF-8 come in as surrogates.
     return text.encode("utf-8", "surrogateescape")
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count} items"

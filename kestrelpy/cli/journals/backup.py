@@ -31,6 +31,7 @@ from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journals.journal import watch
 from kestrelpy.cli.journals.manifest import MANIFEST, BackedUp, encode
 from kestrelpy.cli.journals.place import plain_folder, to_read
+from kestrelpy.cli.screen import counted
 from kestrelpy.server import NAME as SERVER_ID
 from kestrelpy.server import note_backup, read_server_id
 
@@ -62,7 +63,7 @@ def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
     ]
     lines += [f"queue {queue}: {lost_items_text(items)}" for queue, items in unreadable.items()]
     lines += [
-        f"not in the backup: {'items' if items is None else _counted(items, 'item')} of children "
+        f"not in the backup: {'items' if items is None else counted(items, 'item')} of children "
         f"of an earlier queue, in {folder}"
         for folder, items in left_out.items()
     ]
@@ -139,8 +140,8 @@ def _remove_all(files: Files, destination: str) -> None:
 def summary(made: list[BackedUp]) -> str:
     """Return the size of a backup in words."""
     return (
-        f"{_counted(len(made), 'queue')}, {_counted(sum(each.items for each in made), 'item')}, "
-        f"{_counted(sum(each.bytes for each in made), 'byte')}"
+        f"{counted(len(made), 'queue')}, {counted(sum(each.items for each in made), 'item')}, "
+        f"{counted(sum(each.bytes for each in made), 'byte')}"
     )
 
 
@@ -193,7 +194,3 @@ def _bytes_in(files: Files, folder: str) -> int:
 def _is_inside(path: str, folder: str) -> bool:
     path, folder = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath([path, folder]) == folder
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

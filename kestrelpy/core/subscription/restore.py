@@ -136,10 +136,6 @@ class OutOfOrder:
         self._delayed = {i: e for i, e in self._delayed.items() if i > up_to}
         self._positions = {i: p for i, p in self._positions.items() if i in stay or i > up_to}
 
-    def count_released_ids(self, first: int, last: int) -> int:
-        """Return how many numbers from `first` to `last` were given as places alone."""
-        return sum(first <= number <= last for number in self._numbers)
-
     def take_new(self, shared: dict[int, DelayedEntry]) -> None:
         """Add the entries of items that were never available to `shared`: all subscriptions share
         them."""

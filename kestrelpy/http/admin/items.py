@@ -55,6 +55,7 @@ from kestrelpy.operations import (
     check_assigned,
     marker_facts,
 )
+from kestrelpy.wire.names import state_word
 
 router: Final = Router("admin: items", prefix="/admin", responses=ERRORS)
 LIMIT_MAX: Final = 100
@@ -125,7 +126,7 @@ async def get_item(call: Call, queue: str, item: _Id, body: _Body = 256) -> Resp
     facts, stored = await inspect(call, found, item)
     is_cut = stored is not None and len(stored) > body
     row = shown(facts)
-    row["state"] = "leased" if facts.state == "lent" else facts.state
+    row["state"] = state_word(facts.state)
     row |= cut_body(stored[:body], is_cut) if stored is not None else {}
     body_bytes = len(stored) if stored is not None else facts.bytes
     return answer({**row, "is_cut": is_cut, "body_bytes": body_bytes})
@@ -312,8 +313,7 @@ def _state(queue: AnyQueue, id_: int) -> str:
     browse = Browse(queue)
     if not browse.has(id_):
         return "gone"
-    state = browse.state(id_)[0].decode("ascii")
-    return "leased" if state == "lent" else state
+    return state_word(browse.state(id_)[0].decode("ascii"))
 
 
 @router.get("/queues/{queue}/at", summary="Items from a time or a marker on",

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from journal.format import join, text_of, value_of
 from kestrelpy.core import AnyQueue, Broker, Browse
 from kestrelpy.operations.ports import PAUSE
+from kestrelpy.wire.names import state_word
 
 _PER_SLICE: Final = 200
 _DIGITS_MAX: Final = 18  # of a number that any item, marker or token can have
@@ -84,7 +85,7 @@ def _in_queue(
     def hit(kind: str, id_: int) -> Iterator[Hit]:
         if 0 < id_ <= stored:
             state = browse.state(id_)[0].decode("ascii") if browse.has(id_) else "gone"
-            yield Hit(kind, name, id_, "leased" if state == "lent" else state)
+            yield Hit(kind, name, id_, state_word(state))
 
     if number:
         if browse.has(number):

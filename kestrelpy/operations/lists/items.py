@@ -22,6 +22,7 @@ from kestrelpy.operations.item_facts import marker_here
 from kestrelpy.operations.lists.leases import leased_ids
 from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.reading import LogReader, NoShape
+from kestrelpy.wire.names import state_word
 
 ITEM_STATES: Final = ("ready", "leased", "delayed", "dead", "done")
 LOOKED_MAX: Final = 10_000
@@ -169,7 +170,7 @@ class ItemList:
             id_, expires_ms, self._now_ms() + self._queue.clock.offset_ms
         ):
             state = DONE
-        word = "leased" if state == b"lent" else state.decode("ascii")
+        word = state_word(state.decode("ascii"))
         return ListedItem(
             id_, marker, word, attempts, put.flags, put.stored_ms,
             expires_ms or None, len(body), in_words(put.key) or None, put.texts,

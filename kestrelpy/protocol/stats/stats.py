@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
-from urllib.parse import quote, quote_from_bytes
+from urllib.parse import quote
 
 from kestrelpy.core import AnyQueue, Broker, Timetable
 from kestrelpy.operations import (
@@ -20,6 +20,7 @@ from kestrelpy.operations import (
     list_delayed,
     marker_facts,
     queue_facts,
+    quoted,
     schedule_facts,
     server_facts,
     survey,
@@ -29,7 +30,7 @@ from kestrelpy.protocol.ports import Host
 _QUEUES_PER_SLICE: Final = 100
 _LEASES_PER_SLICE: Final = 200
 _SCHEDULES_PER_SLICE: Final = 100
-_UNESCAPED: Final = "!$&'()*+,:;=@"  # left as they are in a word
+_UNESCAPED: Final = "!$&'()*+,:;=@/"  # left as they are in the words of a schedule
 _NONE: Final = "-"
 DELAYED_MAX: Final = 1000
 # The text holds paths, and a line of stats should stay readable.
@@ -50,7 +51,7 @@ def word(value: object) -> object:
     if isinstance(value, str):
         return "_".join(value.split()) or _NONE
     if isinstance(value, bytes):
-        return quote_from_bytes(value, _UNESCAPED) or _NONE
+        return quoted(value) or _NONE
     return value
 
 
@@ -141,8 +142,8 @@ def schedule_lines(timetable: Timetable) -> Iterator[bytes]:
 def _of_schedule(timetable: Timetable, name: bytes) -> Lines:
     """Return a schedule's words; blanks in its cron line and its state are quoted as in a URL."""
     facts = schedule_facts(timetable.running[name])
-    quoted = {each: quote(getattr(facts, each), _UNESCAPED + "/") for each in ("cron", "state")}
-    return [(key, quoted.get(key, value)) for key, value in words(facts)]
+    said = {each: quote(getattr(facts, each), _UNESCAPED) for each in ("cron", "state")}
+    return [(key, said.get(key, value)) for key, value in words(facts)]
 
 
 def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[bytes]:

@@ -7,14 +7,10 @@ One rule: an absent value is `-`; keys and ids are percent-encoded, so that a li
 
 from __future__ import annotations
 
-from typing import Final
-from urllib.parse import quote_from_bytes
-
 from journal.format import in_words
 from journal.store import Put
 from kestrelpy.core import Item
-
-_UNESCAPED: Final = "!$&'()*+,:;=@"  # printable, and not needed by percent-encoding or the line
+from kestrelpy.operations import quoted
 
 
 class Shape:
@@ -54,7 +50,7 @@ class Shape:
 def state_words(state: bytes, attempts: int, key: bytes = b"", id_: bytes = b"") -> bytes:
     """Return `<attempts> <state> <key> <id>`; the key is canonical, and said in words."""
     return b"%d %b %b %b" % (
-        attempts, state, in_words(key).encode("ascii") or b"-", _quoted(id_)
+        attempts, state, in_words(key).encode("ascii") or b"-", quoted(id_).encode("ascii") or b"-"
     )  # fmt: skip
 
 
@@ -81,7 +77,3 @@ def value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
 def date_words(unix_ms: int) -> bytes:
     """Return a time on the wall clock in ms; 0: there is none."""
     return b"%d" % unix_ms if unix_ms else b"-"
-
-
-def _quoted(text: bytes) -> bytes:
-    return quote_from_bytes(text, _UNESCAPED).encode("ascii") if text else b"-"

@@ -36,7 +36,6 @@ from kestrelpy.spark.files.readers import NUMBERS, ReaderNumbers, names
 from kestrelpy.spark.files.split import RowLimits, Split
 from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Mode, Selection
 
-_LOW32: Final = np.uint64(0xFFFFFFFF)
 _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # how such a meta begins
 _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
