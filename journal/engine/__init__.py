@@ -5,8 +5,10 @@
 
 from journal.engine.address import (
     FORM,
+    S3_FORM,
     SLICE,
     is_address,
+    is_object_store,
     name_of,
     slice_name,
     split_slice,
@@ -33,10 +35,11 @@ from journal.engine.engine import (
     Write,
 )
 from journal.engine.engine_files import EngineFiles
+from journal.engine.facts import Facts, Made, Replica
 
 __all__ = [
-    "FORM", "PIECE_BYTES", "SLICE", "Claim", "Commits", "Create", "DeleteFile", "Engine",
-    "EngineAway", "EngineFiles", "EngineFull", "Fenced", "FileFacts", "Member", "Op", "Owner",
-    "Piece", "Rename", "Seat", "Write", "is_address", "name_of", "slice_name", "split_slice",
-    "why_no_address", "without_secret",
+    "FORM", "PIECE_BYTES", "S3_FORM", "SLICE", "Claim", "Commits", "Create", "DeleteFile", "Engine",
+    "EngineAway", "EngineFiles", "EngineFull", "Facts", "Fenced", "FileFacts", "Made", "Member",
+    "Op", "Owner", "Piece", "Rename", "Replica", "Seat", "Write", "is_address", "is_object_store",
+    "name_of", "slice_name", "split_slice", "why_no_address", "without_secret",
 ]  # fmt: skip

@@ -3,6 +3,8 @@
     postgresql://kestrel:secret@db1,db2/queues?sslmode=require     where to connect
     postgresql://kestrel@db1,db2/queues                            its name, for logs and errors
     postgresql://kestrel@db1,db2/queues/1                          a slice there: a data directory
+    s3://bucket/fleet?endpoint=https://s3.example&region=eu-1      a bucket, and a prefix in it
+    s3://bucket/fleet/1                                            a slice there
 
 One rule: no printed text has a password in it, even if the address is wrong.
 """
@@ -14,18 +16,36 @@ from typing import Final
 
 SLICE: Final = 1  # of an engine that has one
 FORM: Final = "postgresql://user@host:port/database"
+S3_FORM: Final = "s3://bucket/prefix?endpoint=https://host"
 _SCHEMES: Final = ("postgresql://", "postgres://")
+_S3: Final = "s3://"
+_S3_ADDRESS: Final = re.compile(
+    r"s3://[a-z0-9][a-z0-9.-]*(/[\w.-]+)+"
+    r"(\?(endpoint=https?://[\w.:\[\]-]+/?|region=[\w-]+)(&(endpoint=https?://[\w.:\[\]-]+/?|"
+    r"region=[\w-]+))*)?",
+    re.ASCII,
+)
 
 
 def is_address(text: str) -> bool:
     """True if this is meant as an engine's address, and not as a folder's path."""
-    return text.startswith(_SCHEMES) or re.match(r"[a-z]{2,}:/", text) is not None
+    return text.startswith(_SCHEMES) or re.match(r"[a-z][a-z0-9]+:/", text) is not None
+
+
+def is_object_store(address: str) -> bool:
+    """True if this engine is an object store, and not a PostgreSQL."""
+    return address.startswith(_S3)
 
 
 def why_no_address(text: str) -> str:
     """Return what is wrong with the form of an address, without its secret; "": nothing."""
+    if is_object_store(text):
+        return "" if _S3_ADDRESS.fullmatch(text) else (
+            f"an object store has an address like {S3_FORM}, where `&region=` may follow; the key "
+            "is in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )  # fmt: skip
     if not text.startswith(_SCHEMES):
-        return f"an engine has an address like {FORM}"
+        return f"an engine has an address like {FORM}, or like {S3_FORM}"
     place = text.partition("://")[2].partition("?")[0]
     authority, _, database = place.partition("/")
     if authority.count("@") > 1 or "@" in database or not re.fullmatch("[!-~]+", text):
@@ -52,7 +72,8 @@ def name_of(address: str) -> str:
         authority = f"{re.split('[:@?]', user)[0]}@{hosts}"
     elif "@" in behind.partition("?")[0]:  # a secret with a slash in it
         authority, behind = "", behind.rpartition("@")[2]
-    return f"postgresql://{authority.partition('?')[0]}{slash}{behind.partition('?')[0]}"
+    scheme = _S3 if is_object_store(address) else "postgresql://"
+    return f"{scheme}{authority.partition('?')[0]}{slash}{behind.partition('?')[0]}"
 
 
 def slice_name(address: str, number: int = SLICE) -> str:
@@ -69,9 +90,9 @@ def split_slice(text: str) -> tuple[str, int]:
     place, mark, query = text.partition("?")
     head, _, last = place.rpartition("/")
     number = 0
-    if head.partition("://")[2].count("/") >= 1:  # after the database
+    if head.partition("://")[2].count("/") >= 1:  # after the database, or the prefix
         if last.isdecimal():
             number, place = int(last), head
-        if not number:
+        if not number and not is_object_store(text):
             raise ValueError(f"{name_of(text)}: a slice is a number, like {slice_name(head)}")
     return place + mark + query, number

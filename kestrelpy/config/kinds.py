@@ -294,7 +294,8 @@ EngineOrNone = Annotated[
     str | None,
     kind(
         'an address of PostgreSQL, "postgresql://user@host/database", a password in it '
-        "percent-encoded", _read_engine, none=True, brief="an address of PostgreSQL",
+        'percent-encoded, or of an object store, "s3://bucket/prefix"', _read_engine, none=True,
+        brief="an address of PostgreSQL or of an object store",
     ),
 ]
 MemberOrNone = Annotated[

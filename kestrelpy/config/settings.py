@@ -220,10 +220,10 @@ class FleetConfig(Section):
     """`[fleet]`: the engine that has the data, and this process among those that may own it."""
 
     engine: EngineOrNone = None
-    """The replicated PostgreSQL that has the journals, so that the data outlives its machine. Of
-    the processes that name it one owns them; the others wait, and one of them takes over within
-    seconds. An address as PostgreSQL's own tools take it, with a secret in ~/.pgpass; "none": local
-    files.
+    """The replicated PostgreSQL, or the object store, that has the journals, so that the data
+    outlives its machine. Of the processes that name it one owns them; the others wait, and one of
+    them takes over within seconds. An address as PostgreSQL's own tools take it, with a secret in
+    ~/.pgpass, or s3://bucket/prefix; "none": local files.
     """
     name: MemberOrNone = None
     """The name of this process among those that wait. "none": the host's."""

@@ -1,9 +1,17 @@
 """Many processes, one data directory in an engine: its owner, its standbys, its moves."""
 
 from journal.engine import SLICE
+from kestrelpy.fleet.engines import NeedsExtra, engine_tools
 from kestrelpy.fleet.member import FleetMember
 from kestrelpy.fleet.membership import NOT_LOOKED, Membership
-from kestrelpy.fleet.move_in import Moved, MoveIn, SliceNotEmpty, refuse_damage, remove_import
+from kestrelpy.fleet.move_in import (
+    ImportingEngine,
+    Moved,
+    MoveIn,
+    SliceNotEmpty,
+    refuse_damage,
+    remove_import,
+)
 from kestrelpy.fleet.move_out import MoveOut
 from kestrelpy.fleet.patroni import NoPatroni, patroni_version, why_bad_patroni
 from kestrelpy.fleet.shares import GONE_AFTER, NOTES, attended, living, owned, plan, surplus
@@ -15,12 +23,10 @@ from kestrelpy.fleet.slice_folders import (
 )
 from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
 
-NEEDS_EXTRA = "needs the extra fleet: pip install 'kestrelpy[fleet]'"
-
 __all__ = [
-    "GONE_AFTER", "NEEDS_EXTRA", "NOTES", "NOT_LOOKED", "SLICE", "FleetMember", "Membership",
-    "MoveIn", "MoveOut", "Moved", "NoPatroni", "SliceNotEmpty", "SliceOwned", "attended",
-    "claim_unowned", "living", "make_slice_folders", "owned", "patroni_version", "plan",
-    "refuse_damage", "remove_import", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni",
-    "why_other_slices",
+    "GONE_AFTER", "NOTES", "NOT_LOOKED", "SLICE", "FleetMember", "ImportingEngine", "Membership",
+    "MoveIn", "MoveOut", "Moved", "NeedsExtra", "NoPatroni", "SliceNotEmpty", "SliceOwned",
+    "attended", "claim_unowned", "engine_tools", "living", "make_slice_folders", "owned",
+    "patroni_version", "plan", "refuse_damage", "remove_import", "slice_of_folder", "slices_in",
+    "surplus", "why_bad_patroni", "why_other_slices",
 ]  # fmt: skip

@@ -34,7 +34,7 @@ class KestrelError(Exception):
 
 def refuse_engine(path: str) -> None:
     """Raise KestrelError if a path is an engine's address."""
-    if path.startswith("postgres") and is_address(path):
+    if path.startswith(("postgres", "s3://")) and is_address(path):
         raise KestrelError(
             f"{name_of(path)} is an engine, and Spark reads folders. Make one with kestrelpy "
             "backup DEST --data-dir ADDRESS, also while a daemon runs, and read that."

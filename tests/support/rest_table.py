@@ -64,6 +64,23 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.engine.engine_files.EngineFiles": {"_root _prefix": NAME, "_last": NUMBER,
                                                 "_locked": WORKS},
     "journal.engine.names.Names": {"root": NAME, "_folders": ON_DISK},
+    "journal.engine.object_store.members.Members": {
+        "_takeovers _seats _noted": "what was read of each member last",
+    },
+    "journal.engine.object_store.object_store_engine.ObjectStoreEngine": {
+        "_keep_s _looks_s _is_threaded": SETTING, "_is_made": "asked once",
+        "_logs _tails _slices _asked _swept": "what is known of each slice",
+        "_leaving": "objects that are deleted an hour later", "_packing": WORKS,
+        "_packs_next_s": CLOCK,
+    },
+    "journal.engine.object_store.slice_files.SliceFiles": {
+        "files packs": ON_DISK, "recent_bytes": NUMBER,
+    },
+    "journal.engine.object_store.slice_log.SliceLog": {
+        "number base row": NUMBER, "files claims": ON_DISK, "is_own": "said once, at the claim",
+        "next_snapshot leaving left": "what the next entry says, and what may be deleted after it",
+        "_is_unsure": "until the outcome of the last write is known",
+    },
     "journal.engine.postgres.postgres_engine.PostgresEngine": {"_conninfo": NAME, "_name": NAME,
                                                                "_is_single": SETTING},
     "journal.engine.postgres.watched.WatchedConnection": {"connect_again": NAME},
@@ -415,7 +432,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
         journal.engine.batch.Batch journal.engine.engine.Create journal.engine.engine.DeleteFile
         journal.engine.engine.Rename journal.engine.engine.Write journal.engine.engine.FileFacts
-        journal.engine.engine.Piece
+        journal.engine.engine.Piece journal.engine.object_store.packing._Packs
         server.queue_deletion._Removal server.directory.removed.Removed
         journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne
         journal.read.lookup.FoundRecords
@@ -549,7 +566,18 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.engine.Claim journal.engine.engine.Member journal.engine.engine.Owner
         journal.engine.engine_files.EngineHandle journal.engine.engine_files.EngineLock
         journal.engine.engine.Engine
-        journal.engine.postgres.facts.Facts journal.engine.postgres.facts.Replica
+        journal.engine.facts.Facts journal.engine.facts.Replica journal.engine.facts.Made
+        journal.engine.object_store.bucket.ObjectBucket journal.engine.object_store.bucket.Found
+        journal.engine.object_store.bucket.ListedObject journal.engine.object_store.s3.S3Bucket
+        journal.engine.object_store.entry.LogEntry journal.engine.object_store.entry.SliceRow
+        journal.engine.object_store.moment.ObjectStoreMoment
+        journal.engine.object_store.object_store_engine._Tail
+        journal.engine.object_store.reading.Wanted
+        journal.engine.object_store.slice_files.PackedPart
+        journal.engine.object_store.slice_files.Recent
+        journal.engine.object_store.slice_files.FilesSnapshot
+        journal.engine.object_store.slice_files.StoredFile
+        journal.engine.object_store.slice_log.SlicePlace
         journal.engine.engine.Seat
         journal.engine.postgres.snapshot.PostgresSnapshot
     """,
@@ -561,7 +589,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.engine.Fenced journal.errors.Unreachable
         journal.engine.postgres.settings.OtherTables
         journal.engine.postgres.settings.UnsafeSettings
-        journal.engine.postgres.tables.Made
+        journal.engine.object_store.entry.Damaged
     """,
     "stands in for a journal that is not used any more": """
         journal.write.preallocation._Ended

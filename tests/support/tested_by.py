@@ -12,6 +12,7 @@ _TRIAL: Final = "tests/process/examples/fleet/test_trial.py: as its user meets i
 _CLIENT: Final = "tests/process/client/test_client.py"
 
 _SLICES: Final = "tests/unit/core/transfer/test_remote.py: by two slices and what is between them"
+_OBJECTS: Final = "tests/unit/journal/engine/object_store/test_object_store_engine.py"
 
 TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.core.transfer.arrivals": _SLICES,
@@ -20,6 +21,17 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.protocol.mail": _SLICES,
     "kestrelpy.protocol.routing.mail": _SLICES,
     "kestrelpy.server.mail.couriers": _SLICES,
+    "journal.engine.facts": "tests/unit/cli/test_fleet.py: as an operator sees them",
+    "journal.engine.object_store.bucket": f"{_OBJECTS}: as the bucket in memory has it",
+    "journal.engine.object_store.made_store": f"{_OBJECTS}: each test begins with it",
+    "journal.engine.object_store.moment": f"{_OBJECTS}: beside an owner that commits",
+    "journal.engine.object_store.reading": f"{_OBJECTS}: every read of an engine is one",
+    "journal.engine.object_store.slice_log": f"{_OBJECTS}: owners that sleep write to it",
+    "journal.engine.object_store.facts":
+        "tests/process/engine/test_object_store.py: on a real store",
+    "journal.engine.object_store.opening":
+        "tests/process/engine/test_object_store.py: on a real store",
+    "journal.engine.object_store.s3": "tests/process/engine/test_object_store.py: on a real store",
     "journal.engine.postgres.postgres_engine":
         "tests/process/engine/test_postgres.py: it is tested on real servers",
     "journal.engine.postgres.connecting":

@@ -5,9 +5,9 @@ One rule: nothing here changes what a slice has.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from journal.engine.engine import Owner, Seat
+from journal.engine.facts import Facts, Replica
 from journal.engine.postgres.connecting import LOCALLY, connected
 from journal.engine.postgres.postgres_engine import members_of, owners_of
 from journal.engine.postgres.settings import SCHEMA_VERSION, refuse_other_tables
@@ -25,27 +25,6 @@ UPDATE kestrelpy.slice SET asked = epoch
 WHERE id = %s AND epoch = %s AND NOT released RETURNING id"""
 _DRAIN: Final = "UPDATE kestrelpy.member SET drained = %s WHERE name = %s RETURNING address"
 _SLICES: Final = "SELECT coalesce(max(slices), 0) FROM kestrelpy.fleet"
-
-
-class Replica(NamedTuple):
-    """A standby of the server."""
-
-    name: str
-    state: str  # "sync", "quorum", "async", "potential"; "": this role may not see it
-    lag_bytes: int | None
-    lag_s: float | None
-
-
-class Facts(NamedTuple):
-    """A fleet at one moment."""
-
-    server: str  # its version
-    tables: int  # their version
-    owners: dict[int, Owner]
-    members: list[Seat]
-    replicas: list[Replica]
-    bytes: dict[str, int]  # by table
-    slices: int  # 0: no member has said how many
 
 
 def look(conninfo: str) -> Facts:

@@ -6,13 +6,14 @@ One rule: tables of a version that this program does not know are not touched.
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
 from journal.engine.address import name_of
 from journal.engine.engine import EngineAway
+from journal.engine.facts import Made
 from journal.engine.postgres.connecting import LOCALLY, connected
 from journal.engine.postgres.errors import HOW_TO_GRANT
 from journal.engine.postgres.settings import (
@@ -34,15 +35,7 @@ WHERE t.relnamespace = 'kestrelpy'::regnamespace AND t.relkind = 'r'
 ORDER BY t.relname, right_"""
 
 
-class Made(NamedTuple):
-    """What `make_tables` found: what a daemon refuses, and what its operator should know."""
-
-    is_new: bool
-    unsafe: list[str]
-    doubtful: list[str]
-
-
-def schema() -> str:
+def schema(_conninfo: str = "") -> str:
     """Return the statements that make the tables."""
     return resources.files(__package__).joinpath("schema.sql").read_text()
 

@@ -13,7 +13,7 @@ from kestrelpy.cli.usage import whole
 from kestrelpy.placement import SLICES_MAX
 
 fleet = typer.Typer(
-    help="Make, look at and move the data of a fleet in a PostgreSQL.",
+    help="Make, look at and move the data of a fleet in an engine.",
     no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_FLAGS,
 )  # fmt: skip
 
@@ -21,7 +21,7 @@ Address = Annotated[
     str | None,
     typer.Argument(
         metavar="ADDRESS", show_default=False,
-        help="The engine, postgresql://user@host/database. Default: the configuration's.",
+        help="The engine, postgresql://... or s3://... Default: the configuration's.",
     ),
 ]  # fmt: skip
 ConfigFile = Annotated[
@@ -46,7 +46,8 @@ def fleet_init(
         typer.Option(metavar="NAME", help="The daemon's role: it gets the rights that it needs."),
     ] = "",
     print_: Annotated[
-        bool, typer.Option("--print", help="Print the statements for a DBA, and do nothing.")
+        bool,
+        typer.Option("--print", help="Print the statements or the policy, and do nothing."),
     ] = False,
 ) -> None:
     """Make the tables, and name what the server's settings lack.
@@ -57,7 +58,7 @@ def fleet_init(
     from kestrelpy.cli.fleet import fleet as tools
 
     if print_:
-        tools.print_schema()
+        tools.print_schema(address or "")
     else:
         tools.init(tools.engine_at(address, config, single), role)
 
@@ -171,7 +172,7 @@ Second = Annotated[
     str | None,
     typer.Argument(
         metavar="ADDRESS", show_default=False,
-        help="The engine, postgresql://user@host/database. Default: the configuration's.",
+        help="The engine, postgresql://... or s3://... Default: the configuration's.",
     ),
 ]  # fmt: skip
 

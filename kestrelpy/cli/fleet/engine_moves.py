@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from journal.engine import (
     Commits,
@@ -29,10 +29,11 @@ from journal.format import journal_folders
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.fleet.fleet import EngineAt, engine_at
 from kestrelpy.cli.journals.journal import watch
-from kestrelpy.cli.journals.place import postgres
+from kestrelpy.cli.journals.place import tools_of
 from kestrelpy.cli.screen import size
 from kestrelpy.fleet import (
     SLICE,
+    ImportingEngine,
     Moved,
     MoveIn,
     MoveOut,
@@ -43,9 +44,6 @@ from kestrelpy.fleet import (
     slice_of_folder,
 )
 from kestrelpy.server import NAME as SERVER_ID
-
-if TYPE_CHECKING:
-    from journal.engine.postgres import PostgresEngine
 
 _BEATS: Final = 4  # in `takeover`, as those of a daemon
 _CACHE_BYTES: Final = 1 << 30
@@ -70,7 +68,7 @@ def sorted_out(words: Words, config: Path | None, is_single: bool) -> tuple[
     folders = [each for each in words if each is not None and not is_address(each)]
     if len(folders) != 1:
         raise CommandError(
-            "say one folder, DIR, and one engine, like postgresql://user@host/database"
+            "say one folder, DIR, and one engine, like postgresql://user@host/database or s3://bucket/prefix"
         )
     address = addresses[0] if addresses else None
     return folders[0], engine_at(address, config, is_single, may_be_slice=True)
@@ -102,7 +100,7 @@ def move_in(folder: str, at: EngineAt) -> None:
 def _refuse_other_slices(at: EngineAt, folder: str) -> None:
     """Raise CommandError unless the address names the slice of the engine that the folder is."""
     number, slices = slice_of_folder(Path(folder))
-    engine: PostgresEngine = postgres().PostgresEngine(at.address, at.is_single)
+    engine: ImportingEngine = tools_of(at.address).open_engine(at.address, at.is_single)
     try:
         found = engine.agree(slices)
     finally:
@@ -121,7 +119,7 @@ def give_up(at: EngineAt) -> None:
     number = at.slice or SLICE
     place = slice_name(at.address, number)
     with _sentences(at.name), ExitStack() as closing:
-        owner = postgres().look(at.address).owners.get(number)
+        owner = tools_of(at.address).look(at.address).owners.get(number)
         if owner is None or not owner.is_importing:
             raise CommandError(f"{place}: no data directory is being moved in; nothing was done")
         engine, commits = _claimed(at, "fleet import --give-up", closing, may_resume=True)
@@ -156,9 +154,9 @@ def _say(moved: Moved, source: str, target: str) -> None:
 
 def _claimed(
     at: EngineAt, what: str, closing: ExitStack, may_resume: bool = False
-) -> tuple[PostgresEngine, Commits]:
+) -> tuple[ImportingEngine, Commits]:
     """Claim the slice for this command; raise OSError or SliceOwned."""
-    engine: PostgresEngine = postgres().PostgresEngine(at.address, at.is_single)
+    engine: ImportingEngine = tools_of(at.address).open_engine(at.address, at.is_single)
     closing.callback(engine.close)
     member = Member(f"{what} on {socket.gethostname()}")
     number = at.slice or SLICE

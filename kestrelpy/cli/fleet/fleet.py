@@ -9,18 +9,28 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from journal.engine import FORM, Member, Owner, Seat, name_of, split_slice, without_secret
+from journal.engine import (
+    FORM,
+    S3_FORM,
+    Facts,
+    Made,
+    Member,
+    Owner,
+    Replica,
+    Seat,
+    is_object_store,
+    name_of,
+    split_slice,
+    without_secret,
+)
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.journals.place import configured, postgres
+from kestrelpy.cli.journals.place import configured, tools_of
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import duration, repeated, size
 from kestrelpy.config import Config
 from kestrelpy.fleet import GONE_AFTER, NoPatroni, patroni_version, why_bad_patroni
-
-if TYPE_CHECKING:
-    from journal.engine.postgres import Facts, Replica
 
 _LOOK_SECONDS: Final = 0.1
 _CLAIM_SECONDS: Final = 5.0  # a standby has this long to claim a released slice
@@ -52,7 +62,7 @@ def engine_at(
     fleet = config.fleet
     found = address or fleet.engine
     if found is None:
-        raise CommandError(f"no engine is named: say its ADDRESS, like {FORM}")
+        raise CommandError(f"no engine is named: say its ADDRESS, like {FORM} or {S3_FORM}")
     try:
         found, number = split_slice(found)
     except ValueError as error:
@@ -63,18 +73,20 @@ def engine_at(
     return EngineAt(found, is_single or fleet.single, takeover_s, fleet.patroni, number)
 
 
-def print_schema() -> None:
-    """Print the statements that make the tables; raise CommandError."""
-    sys.stdout.write(postgres().schema())
+def print_schema(address: str) -> None:
+    """Print the statements that make the tables, or the policy of an object store; raise
+    CommandError."""
+    sys.stdout.write(tools_of(address).schema(address))
 
 
 def init(at: EngineAt, role: str) -> None:
     """Make the tables and say what is missing; raise CommandError."""
     try:
-        made = postgres().make_tables(at.address, at.is_single, role)
+        made: Made = tools_of(at.address).make(at.address, at.is_single, role)
     except OSError as error:
         raise refused(at.name, error) from None
-    print(f"{at.name}: {'made the tables' if made.is_new else 'the tables are there'}")
+    what = "store" if is_object_store(at.address) else "tables"
+    print(f"{at.name}: {f'made the {what}' if made.is_new else f'the {what} are there'}")
     if role:
         print(f"{at.name}: the role {role} may use them")
     doubtful, unsafe = list(made.doubtful), list(made.unsafe)
@@ -118,7 +130,7 @@ def release(at: EngineAt, timeout: str) -> None:
     if owner.is_importing:
         raise CommandError(f"slice {number}: {_sentence(facts, at, number)}", NOTHING)
     try:
-        postgres().ask_release(at.address, number, owner.epoch)
+        tools_of(at.address).ask_release(at.address, number, owner.epoch)
     except OSError as error:
         raise refused(at.name, error) from None
     who, began = owner.member.name, time.monotonic()
@@ -161,7 +173,7 @@ def numbers_of(facts: Facts) -> list[int]:
 def look(at: EngineAt) -> Facts:
     """Return what is known of the fleet now; raise CommandError."""
     try:
-        facts: Facts = postgres().look(at.address)
+        facts: Facts = tools_of(at.address).look(at.address)
     except OSError as error:
         raise refused(at.name, error) from None
     return facts
@@ -207,14 +219,16 @@ def _lines(facts: Facts, at: EngineAt) -> list[str]:
     lines += [f"waits: {named(each.member)}, seen {seconds(each.age_s)} ago" for each in waiting]
     if not waiting:
         lines.append("waits: nobody")
+    total = size(sum(facts.bytes.values()))
+    if facts.replicas is None:
+        return [*lines, f"store: {at.name}, version {facts.tables}, {total}"]
     lines.append(f"server: PostgreSQL {facts.server} at {at.name}")
     if at.patroni is not None:
         lines.append(f"patroni: {_patroni(at.patroni)}")
     lines += [f"standby: {each.name}, {_lag(each)}" for each in facts.replicas]
     if not facts.replicas:
         lines.append("standby: none")
-    total = sum(facts.bytes.values())
-    lines.append(f"tables: version {facts.tables}, {size(total)}")
+    lines.append(f"tables: version {facts.tables}, {total}")
     return lines
 
 
@@ -235,7 +249,7 @@ def _lag(replica: Replica) -> str:
 
 def _in_json(facts: Facts, at: EngineAt) -> dict[str, object]:
     return {
-        "engine": at.name, "server_version": facts.server, "tables_version": facts.tables,
+        "engine": at.name, "server_version": facts.server or None, "tables_version": facts.tables,
         "slices": [
             {"slice": each, "state": state_of(facts, at, each),
              **_owner_in_json(facts.owners.get(each))}
@@ -249,7 +263,7 @@ def _in_json(facts: Facts, at: EngineAt) -> dict[str, object]:
         "standbys": [
             {"name": each.name, "state": each.state or None, "lag_bytes": each.lag_bytes,
              "lag_ms": None if each.lag_s is None else _ms(each.lag_s)}
-            for each in facts.replicas
+            for each in facts.replicas or ()
         ],
         "table_bytes": facts.bytes,
     }  # fmt: skip

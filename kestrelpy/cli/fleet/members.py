@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from journal.engine import Seat
+from journal.engine import Facts, Seat
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.fleet.fleet import EngineAt, look, numbers_of, refused, seconds, state_of
-from kestrelpy.cli.journals.place import postgres
+from kestrelpy.cli.journals.place import tools_of
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import console, repeated, table
 from kestrelpy.fleet import GONE_AFTER, living, owned, plan
-
-if TYPE_CHECKING:
-    from journal.engine.postgres import Facts
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -77,7 +74,7 @@ def drain(at: EngineAt, name: str, undo: bool, timeout: str) -> None:
     """Let a member own no slice, and wait until it owns none; raise CommandError."""
     wait_s = parse_wait_ms(timeout, "--timeout") / 1000
     try:
-        found = postgres().drain(at.address, name, not undo)
+        found = tools_of(at.address).drain(at.address, name, not undo)
     except OSError as error:
         raise refused(at.name, error) from None
     if not found:

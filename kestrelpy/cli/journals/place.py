@@ -31,7 +31,7 @@ from journal.engine import (
 from journal.files import Disk, Files
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config
-from kestrelpy.fleet import NEEDS_EXTRA, slices_in
+from kestrelpy.fleet import NeedsExtra, engine_tools, slices_in
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -43,13 +43,12 @@ IN_FOLDERS: Final = (
 )
 
 
-def postgres() -> ModuleType:
-    """Return the engine's package; raise CommandError."""
+def tools_of(address: str) -> ModuleType:
+    """Return the package of an engine, as `engine_tools` does; raise CommandError."""
     try:
-        from journal.engine import postgres as found  # noqa: PLC0415  # of the extra `fleet`
-    except ImportError:
-        raise CommandError(f"an engine {NEEDS_EXTRA}") from None
-    return found
+        return engine_tools(address)
+    except NeedsExtra as error:
+        raise CommandError(f"an engine {error}") from None
 
 
 def configured(config_file: Path | None = None) -> Config:
@@ -104,7 +103,7 @@ def to_read(data_dir: str | None) -> Iterator[tuple[Files, str]]:
     path = slice_name(address, number) if number else name_of(address)
     with tempfile.TemporaryDirectory(prefix="kestrelpy-") as cache, ExitStack() as closing:
         try:
-            engine = postgres().PostgresSnapshot(address)
+            engine = tools_of(address).open_moment(address)
             closing.callback(engine.close)
             owners = engine.owners()
             number = number or _only(address, owners)

@@ -13,7 +13,7 @@ from journal.engine import Engine, EngineFiles, Member, slice_name
 from journal.files import Disk, Files
 from journal.store import Sizes
 from kestrelpy.config import Config
-from kestrelpy.fleet import NEEDS_EXTRA, SLICE, FleetMember
+from kestrelpy.fleet import SLICE, FleetMember, NeedsExtra, engine_tools
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.exposure import Unservable
 
@@ -53,11 +53,10 @@ def engine_of(config: Config) -> Engine | None:
     if fleet.engine is None:
         return None
     try:
-        from journal.engine.postgres import PostgresEngine  # noqa: PLC0415  # of the extra `fleet`
-    except ImportError:
-        raise Unservable(f"[fleet] engine {NEEDS_EXTRA}") from None
-
-    return PostgresEngine(fleet.engine, fleet.single)
+        engine: Engine = engine_tools(fleet.engine).open_engine(fleet.engine, fleet.single)
+    except NeedsExtra as error:
+        raise Unservable(f"[fleet] engine {error}") from None
+    return engine
 
 
 def member_of(config: Config) -> FleetMember | None:

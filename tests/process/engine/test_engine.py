@@ -1,4 +1,4 @@
-"""The promises of every engine, tested with the one in memory and with a real PostgreSQL.
+"""The promises of every engine: the one in memory, a real PostgreSQL, and a real object store.
 
 Promise claim: eight processes that claim at once; clocks that are a day wrong.
 """
@@ -25,9 +25,12 @@ from journal.engine import (
     Write,
 )
 from journal.engine.engine import PIECE_BYTES
+from journal.engine.object_store import ObjectStoreEngine
 from journal.engine.postgres import PostgresEngine, drain, make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
+from kestrelpy.fleet import engine_tools
 from tests.support.memory_engine import MemoryEngine, claimed
+from tests.support.object_store import object_store
 
 RACES = 50
 _CONNECTIONS = """
@@ -46,10 +49,30 @@ def server() -> Iterator[PostgresServer]:
         made.stop()
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """The address of a fleet on an object store."""
+    opening = pytest.importorskip(
+        "journal.engine.object_store.opening", reason="needs the extra object-store"
+    )
+    with object_store() as made:
+        address = made.address("fleets/one")
+        assert opening.make(address) == (True, [], [])
+        assert opening.make(address) == (False, [], [])  # it may be run again
+        yield address
+
+
+@pytest.fixture(params=["memory", "postgres", "object store"])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "memory":
         yield MemoryEngine()
+        return
+    if request.param == "object store":
+        on_objects = engine_tools(request.getfixturevalue("store")).open_engine(
+            request.getfixturevalue("store")
+        )
+        yield on_objects
+        on_objects.close()
         return
     address = request.getfixturevalue("server").address
     made = PostgresEngine(address, is_single=True)
@@ -343,6 +366,8 @@ def test_a_commit_that_was_done_on_a_lost_connection_meanwhile_is_done(
     late = engine
     if isinstance(engine, PostgresEngine):
         late = PostgresEngine(engine._conninfo, is_single=True)
+    if isinstance(engine, ObjectStoreEngine):
+        late = ObjectStoreEngine(engine.bucket)
     ops = [Create(1, "a", 0), Write(1, 0, b"1")]
     late.commit(at, ops)
 
@@ -369,14 +394,16 @@ def test_a_standby_that_has_said_that_it_is_there_connects_no_more_at_its_claim(
 
 
 def test_of_two_claimers_one_wins_each_time(engine: Engine, number: int) -> None:
-    rivals = [engine, engine]
+    rivals, races = [engine, engine], RACES
     if isinstance(engine, PostgresEngine):
         rivals[1] = PostgresEngine(engine._name, is_single=True)
+    if isinstance(engine, ObjectStoreEngine):
+        rivals[1], races = ObjectStoreEngine(engine.bucket), 5  # the store takes a second for each
     won = [list[int](), list[int]()]
     start = threading.Barrier(2)
 
     def race(at: int) -> None:
-        for seen in range(RACES):
+        for seen in range(races):
             start.wait(30)
             try:
                 won[at].append(rivals[at].claim(number, Member(str(at)), seen).epoch)
@@ -389,7 +416,7 @@ def test_of_two_claimers_one_wins_each_time(engine: Engine, number: int) -> None
     for thread in threads:
         thread.join(120)
 
-    assert sorted(won[0] + won[1]) == list(range(1, RACES + 1))
+    assert sorted(won[0] + won[1]) == list(range(1, races + 1))
     if rivals[1] is not engine:
         rivals[1].close()
 

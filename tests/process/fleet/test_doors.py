@@ -1,4 +1,4 @@
-"""Every command that takes a data directory, with the address of an engine in its place."""
+"""Every command that takes a data directory (`to_read`), with the address of an engine instead."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from journal.engine import Member, Owner, Seat
-from journal.engine.postgres import Facts, Made, Replica
+from journal.engine import Facts, Made, Member, Owner, Replica, Seat
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.fleet import fleet
 from kestrelpy.cli.fleet.fleet import EngineAt
@@ -108,11 +107,11 @@ def test_init_and_status_ask_the_patroni_of_the_configuration(
         """The part of the engine's package that `init` asks."""
 
         @staticmethod
-        def make_tables(address: str, is_single: bool, role: str) -> Made:
+        def make(address: str, is_single: bool, role: str) -> Made:
             return Made(False, [], [])
 
     monkeypatch.setattr(fleet, "patroni_version", ask)
-    monkeypatch.setattr(fleet, "postgres", lambda: Engine)
+    monkeypatch.setattr(fleet, "tools_of", lambda address: Engine)
     at = AT._replace(patroni="http://k:sekret@db1:8008")
     found = 0
     try:

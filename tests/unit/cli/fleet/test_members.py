@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.engine import Member, Owner, Seat
-from journal.engine.postgres import Facts
+from journal.engine import Facts, Member, Owner, Seat
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.fleet import members
 from kestrelpy.cli.fleet.fleet import EngineAt
@@ -77,7 +76,7 @@ class Drains:
 @pytest.fixture
 def drains(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drains]:
     made = Drains()
-    monkeypatch.setattr(members, "postgres", lambda: made)
+    monkeypatch.setattr(members, "tools_of", lambda address: made)
     monkeypatch.setattr(members, "_LOOK_SECONDS", 0)
     yield made
 

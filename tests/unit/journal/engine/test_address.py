@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from journal.engine import is_address, name_of, split_slice, why_no_address, without_secret
+from journal.engine import (
+    is_address,
+    is_object_store,
+    name_of,
+    split_slice,
+    why_no_address,
+    without_secret,
+)
 
 SECRETS = [
     "postgresql://kestrel:sekret@db1,db2:5433/queues?sslmode=require",
@@ -81,3 +88,29 @@ def test_a_slice_is_a_number_from_one_on(text: str) -> None:
 )  # fmt: skip
 def test_a_folder_is_no_address(text: str, is_one: bool) -> None:
     assert is_address(text) is is_one
+
+
+@pytest.mark.parametrize("address", [
+    "s3://bucket/fleet", "s3://my.bucket/a/b?region=eu-1",
+    "s3://bucket/fleet?endpoint=https://s3.example:9000&region=us-east-1",
+])  # fmt: skip
+def test_an_object_store_has_an_address(address: str) -> None:
+    place = address.partition("?")[0]
+
+    assert why_no_address(address) == ""
+    assert is_address(address)
+    assert is_object_store(address)
+    assert name_of(address) == place
+    assert split_slice(address) == (address, 0)
+    assert split_slice(f"{place}/7{address[len(place):]}") == (address, 7)
+
+
+@pytest.mark.parametrize("address", [
+    "s3://bucket", "s3://bucket/", "s3://key:sekret@bucket/fleet", "s3://bucket/fleet?secret=sekret",
+    "s3://bucket/fleet?endpoint=https://key:sekret@host", "s3://bucket/fleet?endpoint=host",
+])  # fmt: skip
+def test_an_address_of_an_object_store_has_no_key(address: str) -> None:
+    assert "s3://bucket/prefix" in why_no_address(address)
+    assert "sekret" not in why_no_address(address)
+    assert "sekret" not in name_of(address)
+    assert "sekret" not in without_secret(address) or "@" not in address

@@ -1,0 +1,73 @@
+"""A slice as of one moment, to be read while its owner works: an engine that commits nothing.
+
+One rule: all that is read of a slice belongs to one moment. If a pack of it is deleted, the moment
+is over.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import NoReturn
+
+from journal.engine.engine import Claim, EngineAway, FileFacts, Member, Op, Owner, Piece, Seat
+from journal.engine.object_store.bucket import ObjectBucket
+from journal.engine.object_store.object_store_engine import ObjectStoreEngine
+
+
+class ObjectStoreMoment:
+    """`Engine` on one moment of a bucket: each slice is read when it is first asked for."""
+
+    def __init__(self, bucket: ObjectBucket) -> None:
+        self._engine = ObjectStoreEngine(bucket)
+
+    def claim(
+        self, number: int, member: Member, seen: int, seq: int | None = None
+    ) -> Claim:
+        self._refuse()
+
+    def commit(self, at: Claim, ops: Sequence[Op]) -> None:
+        self._refuse()
+
+    def release(self, at: Claim) -> None:
+        self._refuse()
+
+    def note(
+        self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
+    ) -> None:
+        self._refuse()
+
+    def agree(self, slices: int) -> int:
+        self._refuse()
+
+    def files(self, at: Claim) -> list[FileFacts]:
+        return self._engine.files(at)
+
+    def edges(self, at: Claim, front: int, back: int) -> list[Piece]:
+        try:
+            return self._engine.edges(at, front, back)
+        except EngineAway as error:
+            raise _over(error) from None
+
+    def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
+        try:
+            return self._engine.read(at, file, offset, size)
+        except EngineAway as error:
+            raise _over(error) from None
+
+    def owners(self) -> dict[int, Owner]:
+        return self._engine.owners()
+
+    def members(self) -> list[Seat]:
+        return self._engine.members()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _refuse(self) -> NoReturn:
+        raise OSError(errno.EROFS, "it is read as of one moment, and not written to")
+
+
+def _over(error: EngineAway) -> OSError:
+    """No EngineAway: another attempt would not end."""
+    return OSError(errno.ENOTCONN, error.strerror, error.filename)
