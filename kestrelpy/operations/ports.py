@@ -58,6 +58,9 @@ class Site(Protocol):
     def start_read(self, log: Log, work: Work, caller: Caller) -> None:
         """Run a read of this log on a thread, and wake the caller when it is over."""
 
+    def check_reload(self) -> Gate:
+        """Check whether a reload would be refused now; change nothing."""
+
     def reload(self, who: str) -> Gate:
         """Read the configuration again, as `who` asks; the gate opens when it is in force."""
 

@@ -49,6 +49,7 @@ from kestrelpy.server.directory import (
 from kestrelpy.server.exposure import (
     Exposed,
     Tls,
+    TlsFiles,
     Unservable,
     refuse_exposed,
     refuse_unservable,
@@ -493,13 +494,32 @@ class Daemon:
             self.turn.touch_all(gate.waiting_stored)
             self.turn.schedule()
 
-    async def _take_configuration(self, read: Config, who: str) -> None:
-        """Put this configuration in force, except settings that only a start applies.
+    def check_reload(self) -> Gate:
+        """Check whether a reload would be refused now; change nothing."""
+        gate = Gate()
+        self._start_task(self._check_reload(gate))
+        return gate
 
-        Raise ConfigError if nothing has changed. Raise ServerError if the configuration is in
-        force, but not for every queue.
-        """
-        config = read.begun_as(self.config)
+    async def _check_reload(self, gate: Gate) -> None:
+        async with self._reloading:
+            try:
+                read = await in_time(self._load)
+                reload, _ = await self._checked(read, read.begun_as(self.config))
+                while not reload.would_be_taken():
+                    await wrap(reload.check)()
+            except ConfigError as error:
+                gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
+            except Exception:  # the client gets an answer in any case
+                log.exception("a bug in the server")
+                gate.failure = ServerError("configuration not reloaded: the log says why")
+            else:
+                gate.open()
+            self.turn.touch_all(gate.waiting_stored)
+            self.turn.schedule()
+
+    async def _checked(self, read: Config, config: Config) -> tuple[Reload, TlsFiles | None]:
+        """Return a reload that passed its check on a thread, and the files of TLS. Raise
+        ConfigError."""
         try:
             await refuse_exposed(config, self._handed)
             tls_files = await in_time(partial(self.tls.check, read.server))
@@ -507,6 +527,16 @@ class Daemon:
             raise ConfigError([f"{error}."]) from None
         reload = Reload(self.policies, self.broker, config)
         await wrap(reload.check)()
+        return reload, tls_files
+
+    async def _take_configuration(self, read: Config, who: str) -> None:
+        """Put this configuration in force, except settings that only a start applies.
+
+        Raise ConfigError if nothing has changed. Raise ServerError if the configuration is in
+        force, but not for every queue.
+        """
+        config = read.begun_as(self.config)
+        reload, tls_files = await self._checked(read, config)
         while not reload.take():
             await wrap(reload.check)()
         self._limit()

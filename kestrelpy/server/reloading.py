@@ -97,12 +97,29 @@ class Reload:
 
         Raise ConfigError if it no longer fits.
         """
+        other = self._differing()
+        if other is None:
+            return False
+        for each in other:  # before it holds an item whose key is made by the old rule
+            each.queue.set_keys(each.policy.keys)
+        self._policies.config = self.config
+        self._policies.name_aliases(self._broker)
+        self._enforcement = Enforcement(self._policies, self._broker, self._known)
+        return True
+
+    def would_be_taken(self) -> bool:
+        """Return what `take` would, and change nothing. Raise ConfigError if it would."""
+        return self._differing() is not None
+
+    def _differing(self) -> list[_Known] | None:
+        """Return the queues whose keys have other settings now; None if so much has changed that
+        `check` must run again. Raise ConfigError if the configuration no longer fits."""
         queues, late = self._broker.queues, self._late()
         if late:
             self._known = {name: each for name, each in self._known.items() if name in queues}
         if len(late) > LATE_MAX:
             self._unchecked = late
-            return False
+            return None
         if late:
             self._check(late)
         known = self._known
@@ -121,12 +138,7 @@ class Reload:
         ]
         if problems:
             raise ConfigError(problems)
-        for each in other:  # before it holds an item whose key is made by the old rule
-            each.queue.set_keys(each.policy.keys)
-        self._policies.config = self.config
-        self._policies.name_aliases(self._broker)
-        self._enforcement = Enforcement(self._policies, self._broker, known)
-        return True
+        return other
 
     def go_on(self, now_ms: int) -> bool:
         """Put it in force for the next few queues; return True when it is for all of them."""

@@ -612,7 +612,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.wire.Memcache protocol.verbs.table.Row
         protocol.routing.routed_wire.RoutedMemcache protocol.routing.routed_wire.RoutedMail
         protocol.wire.Routed protocol.text.routed.RoutedText
-        protocol.routing.merging.Listed
+        protocol.routing.merging.Listed protocol.routing.merging.CheckHere
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy

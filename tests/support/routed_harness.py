@@ -7,6 +7,7 @@ What a client sees of it must be what it sees of one server alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kestrelpy.errors import ClientError
@@ -95,6 +96,9 @@ class RoutedHarness(ServerHarness):
     def limit_of(self, name: bytes) -> int:
         return self.config.queue(name).max_item_bytes
 
+    def check_reload(self, done: Callable[[bytes], None]) -> None:
+        done(b"")
+
     def reload_beside(self) -> None:
         pass
 
@@ -128,6 +132,9 @@ class SlicedHarness:
 
     def limit_of(self, name: bytes) -> int:
         return 1 << 20
+
+    def check_reload(self, done: Callable[[bytes], None]) -> None:
+        done(b"")
 
     def reload_beside(self) -> None:
         pass

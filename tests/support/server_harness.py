@@ -99,7 +99,7 @@ class ServerHarness:
         self.http_port: int | None = None
         self.shut_down = False
         self.is_leaving = False
-        self.reload_failure = ""
+        self.reload_failure = self.check_failure = ""
         self.clients: dict[str, Client] = {}
         self.on_text: set[str] = set()  # clients of these names come by the text port
         self.dirty: list[JournalLog] = []
@@ -138,6 +138,14 @@ class ServerHarness:
         gate = Gate()
         if self.reload_failure:
             gate.failure = ServerError(self.reload_failure)
+        else:
+            gate.open()
+        return gate
+
+    def check_reload(self) -> Gate:
+        gate = Gate()
+        if self.check_failure:
+            gate.failure = ServerError(self.check_failure)
         else:
             gate.open()
         return gate

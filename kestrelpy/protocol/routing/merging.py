@@ -4,6 +4,7 @@
     stats                 the figures of the server are added up, and all queues follow by name
     flush_all             OK when each slice has said so
     flush_all_expired     the sum
+    reload                each slice checks it, then the router; then each slice takes it
     dump_stats, dump_config, stats markers, stats schedules      all blocks of them by name
 
 One rule: an error of a slice is the answer, after the items that came before it.
@@ -35,6 +36,13 @@ class AskSlice(NamedTuple):
     until_end: bool = False
 
 
+class CheckHere:
+    """A step that is the router's: it checks whether it would refuse the configuration."""
+
+
+_CHECK_HERE: Final = CheckHere()
+
+
 class RouterCounts:
     """What the router counts itself, since its start; `connections` are those of now."""
 
@@ -46,7 +54,7 @@ class RouterCounts:
 
 # Yields what to ask next, and is sent its answer; bytes are for the client at once. Returns the
 # rest of the answer for the client.
-Asking = Generator[AskSlice | bytes, bytes, bytes]
+Asking = Generator[AskSlice | CheckHere | bytes, bytes, bytes]
 
 
 def merge(command: Command, placement: Placement, counts: RouterCounts) -> Asking:
@@ -71,7 +79,7 @@ def _fetch(command: Fetch, placement: Placement) -> Asking:
 
 
 def _ask_all(command: Plain, placement: Placement, until_end: bool = False) -> Generator[
-    AskSlice | bytes, bytes, list[bytes]
+    AskSlice | CheckHere | bytes, bytes, list[bytes]
 ]:  # fmt: skip
     """Return the answers of all slices, or the first error alone; all are asked in any case."""
     raw = b" ".join([command.verb, *command.words]) + b"\r\n"
@@ -85,6 +93,19 @@ def _alike(command: Plain, placement: Placement) -> Asking:
     """Return what all slices say, or the first that says something else than that it is up."""
     answers = yield from _ask_all(command, placement)
     return next((each for each in answers if each not in _UP), answers[0])
+
+
+def _reload(command: Plain, placement: Placement) -> Asking:
+    """Let every slice take the configuration, or none. The router takes it after them."""
+    checked = yield from _ask_all(Plain(command.verb, [b"check"]), placement)
+    if is_refusal(checked[0].rstrip()):
+        return checked[0]
+    if refused := (yield _CHECK_HERE):
+        return refused
+    answers = yield from _ask_all(command, placement)
+    if is_refusal(answers[0].rstrip()):  # the file has changed since, or a queue
+        return b"SERVER_ERROR not reloaded in every slice: " + answers[0].partition(b" ")[2]
+    return answers[0]
 
 
 def _sum(command: Plain, placement: Placement) -> Asking:
@@ -220,5 +241,5 @@ def merged_word(name: bytes, words: list[bytes]) -> bytes:
 
 MERGED: Final[dict[bytes, Callable[[Plain, Placement], Asking]]] = {
     b"stats": _in_turn, b"flush_all": _alike, b"flush_all_expired": _sum, b"dump_stats": _in_turn,
-    b"dump_config": _in_turn, b"status": _alike, b"reload": _alike,
+    b"dump_config": _in_turn, b"status": _alike, b"reload": _reload,
 }  # fmt: skip

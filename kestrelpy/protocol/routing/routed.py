@@ -20,7 +20,7 @@ from kestrelpy.placement import Placement
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginPort
 from kestrelpy.protocol.parse import Bad, Command, Fetch, Lines, Mail, Plain, Store
 from kestrelpy.protocol.routing.answer_ends import Unreadable
-from kestrelpy.protocol.routing.merging import Asking, RouterCounts, merge
+from kestrelpy.protocol.routing.merging import Asking, CheckHere, RouterCounts, merge
 from kestrelpy.protocol.routing.routed_login import IDLE, RoutedLogin
 from kestrelpy.protocol.routing.routed_wire import (
     ONE,
@@ -53,6 +53,10 @@ class RouterHost(Protocol):
     @property
     def logins(self) -> LoginPort:
         """The users of the slices."""
+
+    def check_reload(self, done: Callable[[bytes], None]) -> None:
+        """Check whether the router would refuse the configuration now, and say so: with a line that
+        is an error, or with nothing."""
 
     def reload_beside(self) -> None:
         """Read the configuration again, as each slice does now."""
@@ -321,8 +325,17 @@ class RoutedConversation:
             if not self._is_quiet or (self._answers_anyway and not is_refusal(end.value.rstrip())):
                 self.out.append(end.value)
             return
+        if isinstance(step, CheckHere):
+            self._host.check_reload(self._note_check)
+            return
         self.slice = step.slice
         self._await(step.raw, _UNTIL_END if step.until_end else ONE)
+
+    def _note_check(self, refused: bytes) -> None:
+        """Go on with a reload that the router has checked."""
+        if self._asking is not None:
+            self._ask(refused)
+            self.login.wake()
 
     # -- from the slices --------------------------------------------------------------------
 

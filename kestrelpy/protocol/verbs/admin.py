@@ -221,7 +221,9 @@ def _status(talk: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _reload(talk: Talk, command: Plain, now_ms: int) -> None:
-    gate = talk.host.reload(talk.who)
+    """`reload`; of a router also `reload check`, which changes nothing."""
+    is_check = talk.is_routed and command.words == [b"check"]
+    gate = talk.host.check_reload() if is_check else talk.host.reload(talk.who)
     if not command.noreply:
         talk.replies.hold(b"Reloaded config.\r\n", gate, 1)
 

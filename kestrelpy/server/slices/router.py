@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import tempfile
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Final, cast
 
 import kestrelpy
 from kestrelpy.config import Config, ConfigError
-from kestrelpy.errors import ClientError
+from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations import Caller
 from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, Waking, Wire
 from kestrelpy.server import clock
@@ -28,7 +29,9 @@ from kestrelpy.server.descriptors import raise_file_limit, share
 from kestrelpy.server.directory import engine_of, seat_of
 from kestrelpy.server.exposure import (
     Tls,
+    TlsFiles,
     Unservable,
+    refuse_exposed,
     refuse_unservable,
     secret_of,
     tls_between_members,
@@ -76,6 +79,7 @@ class SliceRouter:
         self._slices: SliceSet | None = None  # None: it has not started yet
         self._connections_max = 0
         self._tls = Tls()
+        self._handed: list[tuple[str, socket.socket]] = []  # sockets that we were started with
         self._listeners: Listeners | None = None
         self._mail: asyncio.Server | None = None  # where the slices connect
 
@@ -106,7 +110,7 @@ class SliceRouter:
         server = self._config.server
         self._share_files()
         try:
-            handed = self._supervisor.sockets()
+            handed = self._handed = self._supervisor.sockets()
             await refuse_unservable(self._config, handed)
             await in_time(partial(self._tls.begin, server))
             slices = self._slices = await self._make_slices(sockets)
@@ -191,9 +195,7 @@ class SliceRouter:
 
     def _heed(self, number: int) -> None:
         if number == signal.SIGHUP:
-            if self._slices is not None:
-                self._slices.reload()
-            self.reload_beside()
+            self.start_task(self._reload(self._slices.reload if self._slices is not None else None))
         else:
             self._end(signal.Signals(number).name)
 
@@ -257,24 +259,48 @@ class SliceRouter:
         """Return how large an item of this queue may be, in bytes."""
         return self._config.largest_item_bytes
 
+    def check_reload(self, done: Callable[[bytes], None]) -> None:
+        """Check whether the router would refuse the configuration now, and say so: with a line that
+        is an error, or with nothing."""
+        self.start_task(self._check_reload(done))
+
+    async def _check_reload(self, done: Callable[[bytes], None]) -> None:
+        async with self._reloading:
+            try:
+                await self._checked()
+            except (ConfigError, Unservable) as error:
+                done(ServerError(_not_reloaded(error)).line() + b"\r\n")
+            else:
+                done(b"")
+
+    async def _checked(self) -> tuple[Config, TlsFiles | None]:
+        """Return the configuration that a reload takes now, and the files of TLS; raise
+        ConfigError, Unservable."""
+        config = (await in_time(self._load)).begun_as(self._config)
+        await refuse_exposed(config, self._handed)
+        return config, await in_time(partial(self._tls.check, config.server))
+
     def reload_beside(self) -> None:
         """Read the configuration again, as each slice does now."""
         self.start_task(self._reload())
 
-    async def _reload(self) -> None:
+    async def _reload(self, before: Callable[[], None] | None = None) -> None:
+        """Read the configuration again; unless it is refused, call `before` and take it."""
         async with self._reloading:
-            await self._take_configuration()
+            await self._take_configuration(before)
 
-    async def _take_configuration(self) -> None:
+    async def _take_configuration(self, before: Callable[[], None] | None) -> None:
         self._supervisor.reloading()
         status = "configuration reloaded"
         try:
-            config = (await in_time(self._load)).begun_as(self._config)
-            self._tls.renew(await in_time(partial(self._tls.check, config.server)))
+            config, tls_files = await self._checked()
+            self._tls.renew(tls_files)
         except (ConfigError, Unservable) as error:
             log.error("configuration not reloaded: %s", error)
-            status = f"configuration not reloaded: {str(error).partition(chr(10))[0]}"
+            status = _not_reloaded(error)
         else:
+            if before is not None:
+                before()
             self._config = config
             self.logins.put_in_force(config)
             self._share_files()
@@ -286,6 +312,10 @@ class SliceRouter:
         if not self._config.server.allow_shutdown:
             raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
         self._end(why)
+
+
+def _not_reloaded(error: Exception) -> str:
+    return f"configuration not reloaded: {str(error).partition(chr(10))[0]}"
 
 
 def _wake(login: Caller) -> None:

@@ -193,6 +193,13 @@ def test_a_reload_reaches_every_slice(router: DaemonProcess) -> None:
     client = router.client()
     assert [client.set(name, "1") for name in QUEUES * 2] == [True] * 3 + [False] * 3
     router.config_file.write_text(CONFIG + "[queue_defaults]\nmax_items = 2\n")
+    # The keys of a queue that has an item cannot change: its slice refuses, and no other changes.
+    refused = CONFIG + "[queue_defaults]\nmax_items = 5\n"
+    refused += '[queues.g]\nkey_format = "json"\nkey = ["k"]\n'
+    router.config_file.write_text(refused)
+    assert b"queue g: key settings cannot change" in said(router, b"reload\r\n", b"\r\n")
+    assert [client.set(name, "2") for name in QUEUES] == [False] * 3
+    router.config_file.write_text(CONFIG + "[queue_defaults]\nmax_items = 2\n")
     os.kill(router.pid, signal.SIGHUP)
     eventually(lambda: all(client.set(name, "2") or client.get(name) is None for name in QUEUES))
 

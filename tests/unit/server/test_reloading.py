@@ -96,7 +96,8 @@ def test_a_queue_that_is_deleted_in_the_middle_of_a_reload_stays_deleted() -> No
     assert bounded(stage) == COUNT - 2
 
 
-def test_a_declaration_between_the_check_and_the_taking_is_checked() -> None:
+@pytest.mark.parametrize("only_asks", [False, True])
+def test_a_declaration_between_the_check_and_the_taking_is_checked(only_asks: bool) -> None:
     stage = stage_with(3)
     config = Config.model_validate({"queues": {"q1": {"dead_letter_to": "q2"}}})
     reload = Reload(stage.policies, stage.broker, config)
@@ -104,8 +105,21 @@ def test_a_declaration_between_the_check_and_the_taking_is_checked() -> None:
     said = b'dead_letter_to = "q1"'
     stage.say("a", b"set q2/declare 0 0 %d" % len(said), said)
     with pytest.raises(ConfigError, match="makes a cycle"):
-        reload.take()
+        reload.would_be_taken() if only_asks else reload.take()
     assert stage.policies.config is stage.config, "nothing of it counts"
+
+
+def test_a_reload_that_would_be_taken_has_changed_nothing() -> None:
+    stage = stage_with(2)
+    reload = reload_of(stage, max_items=1)
+    reload.check()
+    in_force = stage.policies.config
+    assert reload.would_be_taken()
+    assert stage.policies.config is in_force
+    assert bounded(stage) == 0
+    for number in range(LATE_MAX + 1):
+        stage.broker.create(b"late%d" % number, stage.now_ms)
+    assert not reload.would_be_taken(), "the thread has to check that many"
 
 
 def test_a_declaration_in_the_middle_of_a_reload_is_laid_over_the_new_configuration() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kestrelpy.operations.rests import Gate
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.routing.routed import SKIPPED_BYTES_MAX, UNDER_WAY_MAX
 from tests.support.routed_harness import SlicedHarness
@@ -337,6 +340,48 @@ def test_the_router_reads_the_configuration_when_all_slices_could(
     monkeypatch.setattr(many, "reload_beside", lambda: found.append(1))
     many.say("a", request_)
     assert len(found) == times
+
+
+def test_no_slice_reloads_if_one_or_the_router_would_refuse(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, found = SlicedHarness(SLICES), list[int]()
+    for number, each in many.slices.items():
+        monkeypatch.setattr(each, "reload", lambda who, n=number: found.append(n) or opened())
+    refusal = b"SERVER_ERROR configuration not reloaded: no\r\n"
+    many.slices[3].check_failure = "configuration not reloaded: no"
+    assert many.say("a", b"reload\r\n") == refusal
+    many.slices[3].check_failure = ""
+    monkeypatch.setattr(many, "check_reload", lambda done: done(refusal))
+    assert many.say("a", b"reload\r\n") == refusal
+    assert found == []
+    monkeypatch.undo()
+    assert many.say("a", b"reload\r\n") == b"Reloaded config.\r\n"
+
+
+def opened() -> Gate:
+    gate = Gate()
+    gate.open()
+    return gate
+
+
+def test_a_slice_that_refuses_after_its_check_is_named_as_such() -> None:
+    many = SlicedHarness(SLICES)
+    many.slices[2].reload_failure = "configuration not reloaded: queue jobs"
+    said = b"SERVER_ERROR not reloaded in every slice: configuration not reloaded: queue jobs\r\n"
+    assert many.say("a", b"reload\r\n") == said
+
+
+def test_a_client_that_is_gone_during_the_check_of_the_router_hears_nothing(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, due = SlicedHarness(SLICES), list[Callable[[bytes], None]]()
+    monkeypatch.setattr(many, "check_reload", due.append)
+    assert many.say("a", b"reload\r\nversion\r\n") == b""
+    assert many.talk("a").is_waiting
+    many.talk("a").gone(1)
+    due[0](b"")
+    assert not many.talk("a").sent
 
 
 def test_what_the_router_refuses_without_a_reply_is_counted() -> None:
