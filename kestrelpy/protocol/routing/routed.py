@@ -173,12 +173,12 @@ class RoutedConversation:
 
     def run(self) -> None:
         """Route the requests that have come, until one has to wait."""
-        if not self._log_in():
+        if self.login.stream is not None and not self._log_in():
             return
         waiting, self._next = self._next, None
         if waiting is not None and not self._route(*waiting):
             return
-        while not self.is_blocked:
+        while self._raw and not self.is_blocked:
             command = self._parser.next()
             if command is None:
                 if self._parser.is_skipping and len(self._raw) > SKIPPED_BYTES_MAX:
@@ -245,6 +245,8 @@ class RoutedConversation:
         names = self._wire.queues_of(command)
         if names is None:
             return None
+        if len(names) == 1:
+            return self._holding(command, self._host.placement.slice_of(names[0]))
         slices = {self._host.placement.slice_of(name) for name in names}
         if len(slices) == 1:
             return self._holding(command, next(iter(slices)))
@@ -375,7 +377,8 @@ class RoutedConversation:
                     self.gone(slice_)
         except Unreadable:
             self.gone(slice_)
-        self.run()
+        if self._raw or self._next is not None:
+            self.run()
 
     def unreachable(self, slice_: int, why: str) -> None:
         """Refuse what was sent to a slice that cannot be connected to: nothing has arrived there.

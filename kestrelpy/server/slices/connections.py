@@ -207,7 +207,7 @@ class ClientConnection(asyncio.Protocol):
         if talk.sent:
             self._send(talk)
         if talk.out:
-            transport.write(b"".join(talk.out))
+            transport.write(_joined(talk.out))
             talk.out.clear()
         if talk.is_finished:
             transport.close()
@@ -248,7 +248,10 @@ class ClientConnection(asyncio.Protocol):
         sent, talk.sent = talk.sent, []
         pieces: dict[int, list[bytes]] = {}
         for number, raw in sent:
-            pieces.setdefault(number, []).append(raw)
+            if number in pieces:
+                pieces[number].append(raw)
+            else:
+                pieces[number] = [raw]
         for number, some in pieces.items():
             link = self._slices.get(number)
             if link is None and self._has_lost_leases(talk, number):
@@ -257,7 +260,7 @@ class ClientConnection(asyncio.Protocol):
             if link is None:
                 link = self._slices[number] = SliceConnection(self._router, self, number)
                 link.send(talk.login.introduction)
-            link.send(b"".join(some))
+            link.send(_joined(some))
             self._asked = link
 
     def _has_lost_leases(self, talk: RoutedConversation, number: int) -> bool:
@@ -388,3 +391,8 @@ class SliceConnection(asyncio.Protocol):
         self._task.cancel()
         if self._transport is not None:
             self._transport.close()
+
+
+def _joined(pieces: list[bytes]) -> bytes:
+    """Return pieces as one; most often there is one."""
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
