@@ -750,6 +750,54 @@ FAULTS: tuple[Fault, ...] = (
         ),
     ),
     Fault(
+        "another slice lists no copies of items that are in doubt",
+        "kestrelpy/core/transfer/arrivals.py",
+        "                arrivals.append(Arrival(origin, there, is_sure))\n",
+        "                pass\n",
+        ("tests/unit/core/transfer/test_remote.py",),
+    ),
+    Fault(
+        "a slice says that it has a copy before that is on disk",
+        "kestrelpy/protocol/routing/mail.py",
+        "    talk.replies.hold(reply_bytes(MailSent(received.copy)), rest, received.lsn)\n",
+        "    talk.replies.say(reply_bytes(MailSent(received.copy)))\n",
+        ("tests/unit/core/transfer/test_remote.py",),
+    ),
+    Fault(
+        "a slice lists copies before they are on disk",
+        "kestrelpy/protocol/routing/mail.py",
+        "    talk.replies.hold(reply_bytes(reply), rests, 1)\n",
+        "    talk.replies.say(reply_bytes(reply))\n",
+        ("tests/unit/core/transfer/test_remote.py",),
+    ),
+    Fault(
+        "another slice hears that an original is gone before that is on disk",
+        "kestrelpy/core/transfer/remote.py",
+        "        transfer.state = RemoteState.LEFT\n",
+        "        transfer.state = RemoteState.LEFT\n"
+        "        peer.gone.append(transfer.origin)\n",
+        ("tests/unit/core/transfer/test_remote.py",),
+    ),
+    Fault(
+        "a slice takes a letter that comes late",
+        "kestrelpy/core/transfer/arrivals.py",
+        "        return self._permits.get(server) == permit\n",
+        "        return True\n",
+        ("tests/unit/core/transfer/test_remote.py",),
+    ),
+    Fault(
+        "an item is sent to another slice before the record that it leaves is on disk",
+        "kestrelpy/core/transfer/remote.py",
+        "        self._wait(transfer)\n"
+        "\n"
+        "    def _wait(",
+        "        transfer.state = RemoteState.SENT\n"
+        "        peer.letters.append(transfer)\n"
+        "\n"
+        "    def _wait(",
+        ("tests/unit/core/transfer/test_remote.py",),
+    ),
+    Fault(
         "a start lends a dead item that somebody has by token",
         "kestrelpy/core/subscription/token_leases.py",
         "                state.dead.lease(entry.item)\n",
