@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from kestrelpy.core.log.log import JournalLog
 from tests.support.server_harness import ServerHarness
 
 
@@ -84,4 +87,32 @@ def test_a_quiescent_server_shows_no_item_and_takes_the_end_of_one(
     stage.store(b"1")
     assert stage.say("a", b"get jobs/open").startswith(b"VALUE ")
     stage.set_mode("quiescent")
+    assert stage.say("a", request_).startswith(b"SERVER_ERROR ") == is_refused
+
+
+@pytest.mark.parametrize("is_at_end", [False, True])
+@pytest.mark.parametrize("name", [b"jobs", b"both"])
+def test_a_client_at_its_end_and_one_that_asks_an_alias_wait_for_nothing(
+    name: bytes, is_at_end: bool
+) -> None:
+    stage = ServerHarness()
+    stage.set_alias("both", ["jobs", "other"])
+    if is_at_end:
+        stage.client("a").conversation.note_eof()
+    stage.send("a", b"get %b/t=5m\r\n" % name)
+    waits = name == b"jobs" and not is_at_end
+    assert stage.client("a").take() == (b"" if waits else b"END\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_refused"), [(b"get jobs/peek", False), (b"get jobs", True)]
+)
+def test_of_a_queue_whose_journal_failed_an_item_is_shown_and_none_is_taken(
+    request_: bytes, is_refused: bool
+) -> None:
+    stage = stage_with_items(b"1")
+    log = stage.queue("jobs").log
+    assert isinstance(log, JournalLog)
+    log.journal.fail("writing", "jobs", OSError(errno.EIO, "Input/output error"))
+    log.advance()
     assert stage.say("a", request_).startswith(b"SERVER_ERROR ") == is_refused
