@@ -217,6 +217,8 @@ def secret_of(config: Config) -> str:
     named = f"[fleet] secret_file {path}"
     try:
         secret = read_plain(path).decode("ascii").strip()
+    except UnicodeDecodeError:  # whose text quotes the file
+        raise Unservable(f"{named}: it has a character that is not ASCII") from None
     except (OSError, ValueError) as error:
         raise Unservable(f"{named}: {_why(error)}") from error
     if not _SECRET_LENGTH_MIN <= len(secret) <= _SECRET_LENGTH_MAX or len(secret.split()) != 1:
@@ -233,7 +235,9 @@ def tls_between_members(config: Config) -> ssl.SSLContext | None:
     found = _read(server)
     if found is None or server.tls_cert is None:
         return None
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which trusts no authority of the system
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # tls_cert may be no authority itself
     _load(context, found)
     authority = server.tls_client_ca or server.tls_cert
     try:

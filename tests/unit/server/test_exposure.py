@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,15 @@ from kestrelpy.access import hash_secret
 from kestrelpy.config import Config
 from kestrelpy.fleet import NoPatroni
 from kestrelpy.server import exposure
-from kestrelpy.server.exposure import Exposed, Tls, Unservable, refuse_exposed, refuse_unservable
+from kestrelpy.server.exposure import (
+    Exposed,
+    Tls,
+    Unservable,
+    refuse_exposed,
+    refuse_unservable,
+    secret_of,
+    tls_between_members,
+)
 from tests.support.guarded import certificate
 
 USER = {"anna": {"secret": hash_secret(b"letmein")}}
@@ -29,6 +38,35 @@ async def test_an_address_that_others_reach_is_refused(key: str, host: str) -> N
         await refuse_exposed(config(**{key: host}), [])
     await refuse_exposed(config(**{key: host}, insecure=True), [])
     await refuse_exposed(config(USER, **{key: host}), [])
+
+
+def test_members_trust_the_certificate_that_is_named_and_none_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("server", "system"):
+        certificate(tmp_path, name)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
+    files = {"tls_cert": str(tmp_path / "server.pem"), "tls_key": str(tmp_path / "server.key")}
+
+    context = tls_between_members(config(**files))
+
+    assert context is not None
+    assert context.cert_store_stats()["x509"] == 1
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+def test_the_refusal_of_a_secret_shows_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"a-secret-of-m\xe9mbers")
+    made = Config.model_validate({"fleet": {
+        "engine": "postgresql://k@db1/queues", "secret_file": str(tmp_path / "secret"),
+    }})  # fmt: skip
+
+    with pytest.raises(Unservable) as refused:
+        secret_of(made)
+
+    assert str(refused.value).endswith("/secret: it has a character that is not ASCII")
 
 
 async def test_loopback_is_not_refused() -> None:
