@@ -80,8 +80,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/router/test_at_rest.py: with the real processes that it starts",
     "kestrelpy.server.slices.router":
         "tests/process/router/test_at_rest.py: with the real processes that it starts",
-    "kestrelpy.server.slices.slice_process":
-        "tests/process/router/test_at_rest.py: real processes, killed and started again",
     "kestrelpy.fleet.unowned":
         "tests/unit/fleet/test_move_in.py: who may move, and when",
     "kestrelpy.cli.options":

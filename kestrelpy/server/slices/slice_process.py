@@ -52,14 +52,14 @@ class SliceProcess:
         self.socket_path: Final = sockets / f"{number}"
         self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
-        self.is_serving = False
+        self.is_serving, self.began_s = False, 0.0  # when it began to serve last
         self.has_served = self.has_failed = False  # once; `has_failed`: it never could start
         self._note, self._is_in_fleet = note, is_in_fleet
         self._folder = folder
         self._words = [sys.executable, "-m", "kestrelpy", "serve"]
         self._words += ["--config", str(config_file)] if config_file is not None else []
         self._process: asyncio.subprocess.Process | None = None
-        self._is_stopping = False
+        self._is_stopping, self._is_over = False, asyncio.Event()  # `run` has returned
         self._is_reload_due = False  # True if it is told to reload once it serves
         self._notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._notes.setblocking(False)
@@ -91,6 +91,7 @@ class SliceProcess:
             loop.remove_reader(self._notes.fileno())
             self._notes.close()
             self._notes_path.unlink(missing_ok=True)  # the slice may have a process here again
+            self._is_over.set()
 
     async def _live(self) -> None:
         """Run the process once."""
@@ -117,6 +118,7 @@ class SliceProcess:
             # The file may have others by now, for the next start of the router.
             "KESTRELPY_FLEET_SLICES": str(self._fleet.slices),
             "KESTRELPY_FLEET_GROUPS": " ".join(self._fleet.groups),
+            **(self._seat() if self._is_in_fleet else {}),
             "KESTRELPY_SERVER_DATA_DIR": str(self._folder),
             "KESTRELPY_SERVER_SOCKET": str(self.socket_path),
             "KESTRELPY_SERVER_PORT": "off",
@@ -125,6 +127,17 @@ class SliceProcess:
             "NOTIFY_SOCKET": str(self._notes_path),
             PARENT: str(os.getpid()),
             MAIL: str(self._mail_path),
+        }
+
+    def _seat(self) -> dict[str, str]:
+        """Return the variables of the member and of the engine whose slice this is."""
+        fleet = self._fleet
+        return {
+            "KESTRELPY_FLEET_ENGINE": fleet.engine or "none",
+            "KESTRELPY_FLEET_SINGLE": str(fleet.single).lower(),
+            "KESTRELPY_FLEET_NAME": fleet.name or "none",
+            "KESTRELPY_FLEET_ADDRESS": fleet.address or "none",
+            "KESTRELPY_FLEET_TAKEOVER": f"{fleet.takeover_ms}ms",
         }
 
     def _hear(self) -> None:
@@ -142,6 +155,7 @@ class SliceProcess:
             self._note()
         if _READY in lines and is_alive and not self.is_serving:
             self.is_serving = self.has_served = True
+            self.began_s = asyncio.get_running_loop().time()
             if self._is_reload_due:
                 self.reload()
             self._note()
@@ -153,11 +167,14 @@ class SliceProcess:
             self._process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
-        """End it cleanly; kill it if that takes too long."""
+        """End it cleanly; kill it if that takes too long. Another one can have its place then."""
         self._is_stopping = True
         process = self._process
-        if process is None or process.returncode is not None:
-            return
+        if process is not None and process.returncode is None:
+            await self._end(process)
+        await self._is_over.wait()
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
         process.terminate()
         try:
             async with asyncio.timeout(STOP_SECONDS):
