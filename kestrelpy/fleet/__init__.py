@@ -14,7 +14,17 @@ from kestrelpy.fleet.move_in import (
 )
 from kestrelpy.fleet.move_out import MoveOut
 from kestrelpy.fleet.patroni import NoPatroni, patroni_version, why_bad_patroni
-from kestrelpy.fleet.shares import GONE_AFTER, NOTES, attended, living, owned, plan, surplus
+from kestrelpy.fleet.shares import (
+    GONE_AFTER,
+    NOTES,
+    ORPHANED_AFTER,
+    attended,
+    living,
+    owned,
+    plan,
+    silent,
+    surplus,
+)
 from kestrelpy.fleet.slice_folders import (
     make_slice_folders,
     slice_of_folder,
@@ -24,9 +34,9 @@ from kestrelpy.fleet.slice_folders import (
 from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
 
 __all__ = [
-    "GONE_AFTER", "NOTES", "NOT_LOOKED", "SLICE", "FleetMember", "ImportingEngine", "Membership",
-    "MoveIn", "MoveOut", "Moved", "NeedsExtra", "NoPatroni", "SliceNotEmpty", "SliceOwned",
-    "attended", "claim_unowned", "engine_tools", "living", "make_slice_folders", "owned",
-    "patroni_version", "plan", "refuse_damage", "remove_import", "slice_of_folder", "slices_in",
-    "surplus", "why_bad_patroni", "why_other_slices",
+    "GONE_AFTER", "NOTES", "NOT_LOOKED", "ORPHANED_AFTER", "SLICE", "FleetMember",
+    "ImportingEngine", "Membership", "MoveIn", "MoveOut", "Moved", "NeedsExtra", "NoPatroni",
+    "SliceNotEmpty", "SliceOwned", "attended", "claim_unowned", "engine_tools", "living",
+    "make_slice_folders", "owned", "patroni_version", "plan", "refuse_damage", "remove_import",
+    "silent", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_slices",
 ]  # fmt: skip

@@ -19,6 +19,9 @@ from journal.engine import Member, Owner, Seat
 # A member is gone if it has been silent for this many times its `takeover`, and gets no slice from
 # another one if it has been silent for half of that.
 GONE_AFTER: Final = 3
+# If nobody has served a slice for this many times `takeover`, the member that should cannot: then
+# every member tries.
+ORPHANED_AFTER: Final = 5
 NOTES: Final = 2  # how often a member says in `takeover` that it is there
 
 
@@ -47,6 +50,17 @@ def owned(owners: Mapping[int, Owner]) -> dict[int, Member]:
         number: each.member for number, each in owners.items()
         if not each.has_released and not each.is_importing
     }  # fmt: skip
+
+
+def silent(slices: int, owners: Mapping[int, Owner], takeover_s: float) -> set[int]:
+    """Return the slices that nobody owns, or whose owner commits nothing; one that is being moved
+    in is none of them."""
+    numbers = set(range(1, slices + 1))
+    for number, each in owners.items():
+        has_owner = not each.has_released and each.age_s < max(takeover_s, each.takeover_s)
+        if has_owner or each.is_importing:
+            numbers.discard(number)
+    return numbers
 
 
 def plan(slices: int, owners: Mapping[int, Member], members: list[Member]) -> dict[int, Place]:

@@ -356,14 +356,16 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_config _config_file _sockets": SETTING, "_runs processes": WORKS, "_why": "it ends",
     },
     "server.slices.member_slices.MemberSlices": {
-        "_engine _member key _tls _takeover_s": SETTING, "_seen _trouble": "of the last look",
+        "_engine _member key _tls _takeover_s _moved": SETTING,
+        "_seen _trouble _looked_s": "of the last look",
         "_noted_s _blind_s": "when it looked last", "_noted _waiting": "of the last look",
         "_idle_s": "what may be needed again",
+        "_silent_s": "what nobody serves now",
     },
     "server.slices.doors.Key": {"_layout _secret": SETTING},
     "server.slices.slice_process.SliceProcess": {
         "number socket_path _folder _words _notes_path": NAME, "status": "what it said last",
-        "is_serving has_served _process": WORKS,
+        "is_serving has_served _process": WORKS, "began_s": "when it began last",
     },
     "server.supervisor.Supervisor": {
         "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, cast
 
+from journal.engine import Member
 from kestrelpy.protocol import (
     IDLE,
     MEMCACHE,
@@ -50,8 +51,11 @@ class RouterPort(RouterHost, Protocol):
     def note_member(self, connection: ClientConnection) -> None:
         """Note that the connection is one of another member."""
 
-    async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Connect to a slice, once it serves; raise SliceAway."""
+    async def connect(
+        self, number: int, make: Callable[[], asyncio.BaseProtocol]
+    ) -> Member | None:
+        """Connect to a slice, once it serves; return the member of a fleet that has it. Raise
+        SliceAway."""
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a task of the router."""
@@ -182,6 +186,12 @@ class ClientConnection(asyncio.Protocol):
         talk.gone(link.number)
         self._go_on()
 
+    def note_owner(self, number: int, owner: Member) -> None:
+        """Let go of connections to a member that has the slice no more."""
+        for each in (*self._slices.values(), *self._ended):
+            if each.number == number and each.owner not in (None, owner):
+                each.abort()
+
     def unreachable(self, number: int, why: str) -> None:
         """Refuse what waits for a slice; the next request connects again."""
         self._slices.pop(number, None)
@@ -305,7 +315,7 @@ class SliceConnection(asyncio.Protocol):
 
     __slots__ = (
         "_client", "_is_at_end", "_is_closed", "_is_full", "_task", "_transport", "_unsent",
-        "has_ended", "number",
+        "has_ended", "number", "owner",
     )  # fmt: skip
 
     def __init__(self, router: RouterPort, client: ClientConnection, number: int) -> None:
@@ -314,13 +324,14 @@ class SliceConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []  # until it is connected
         self._is_closed = self._is_at_end = self._is_full = False
+        self.owner: Member | None = None  # of the slice, as this connection was made
         self.has_ended = False  # True if the slice knows that no more is sent
         self._task = router.start_task(self._connect(router))
 
     async def _connect(self, router: RouterPort) -> None:
         self._client.note_crowded(self.number, True)
         try:
-            await router.connect(self.number, lambda: self)
+            self.owner = await router.connect(self.number, lambda: self)
         except SliceAway as error:
             if not self._is_closed:
                 self._client.unreachable(self.number, str(error))
@@ -384,6 +395,11 @@ class SliceConnection(asyncio.Protocol):
         """Take in answers again."""
         if self._transport is not None:
             self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """Break the connection: nothing more is expected of that process, which may be asleep."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         """Hang up: the client is gone."""

@@ -23,7 +23,16 @@ from typing import Any, Final, NamedTuple
 from journal.engine import Engine, EngineAway, Member, Seat, name_of
 from kestrelpy.aside import run_aside
 from kestrelpy.config import Config, place_of
-from kestrelpy.fleet import NOTES, attended, living, owned, plan, surplus
+from kestrelpy.fleet import (
+    NOTES,
+    ORPHANED_AFTER,
+    attended,
+    living,
+    owned,
+    plan,
+    silent,
+    surplus,
+)
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.slices.connections import SliceAway
 from kestrelpy.server.slices.doors import Key, NotThere, reach
@@ -45,6 +54,7 @@ class Seen(NamedTuple):
 
     owners: dict[int, Member]
     seats: list[Seat]
+    silent: set[int]  # slices that nobody serves
 
 
 class MemberSlices(SliceSet):
@@ -53,20 +63,22 @@ class MemberSlices(SliceSet):
     def __init__(
         self, config: Config, config_file: Path | None, sockets: Path, end: Callable[[str], None],
         engine: Engine, member: Member, key: Key, tls: ssl.SSLContext | None,
-        say: Callable[[str], None],
+        say: Callable[[str], None], moved: Callable[[int, Member], None],
     ) -> None:  # fmt: skip
-        """`tls` is for connections to other members, `say` tells the operator what is waited for.
-        """
+        """`tls` is for connections to other members, `say` tells the operator what is waited for,
+        `moved` is called with a slice and its new owner."""
         super().__init__(config, config_file, sockets, end)
+        self._moved = moved
         self._engine, self._member, self.key, self._say = engine, member, key, say
         self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls}
         self._takeover_s = config.fleet.takeover_ms / 1000
-        self._seen = Seen({}, [])
+        self._seen, self._looked_s = Seen({}, [], set()), 0.0  # and when that look began
         self._trouble = "nobody has looked yet who owns the data"
         self._noted_s, self._noted = float("-inf"), list[int]()
         self._blind_s = self._loop.time()  # until when the engine did not answer
         self._ends: dict[int, asyncio.Task[None]] = {}  # of processes that are told to end
         self._idle_s: dict[int, float] = {}  # since when a process is not needed
+        self._silent_s: dict[int, float] = {}  # since when nobody serves a slice
         self._waiting: tuple[int, ...] = ()  # slices whose process is ready to take over
 
     @property
@@ -118,13 +130,27 @@ class MemberSlices(SliceSet):
     async def _look(self) -> None:
         try:
             self._waiting = tuple(n for n, each in self.processes.items() if each.is_standby)
-            self._seen = await run_aside(self._ask, None)
+            began_s = self._loop.time()
+            seen = await run_aside(self._ask, None)
         except EngineAway as error:
             self._trouble = f"the engine does not answer: {error.strerror or error}"
             self._blind_s = self._loop.time()
         else:
             self._trouble = ""
+            before, self._seen, self._looked_s = self._seen.owners, seen, began_s
+            for number in seen.owners:
+                owner = self._owner_of(number)
+                if owner is not None and owner != before.get(number):
+                    self._moved(number, owner)
         self._tell()
+
+    def _owner_of(self, number: int) -> Member | None:
+        """Return who has a slice, as far as is known: a process here may have claimed it since the
+        last look, or be asleep while another member has it."""
+        process = self.processes.get(number)
+        if process is not None and process.is_serving and process.began_s >= self._looked_s:
+            return self._member
+        return self._seen.owners.get(number)
 
     def _ask(self) -> Seen:
         """Say that this member is there, and return who owns what. Blocks."""
@@ -132,12 +158,16 @@ class MemberSlices(SliceSet):
         if now_s - self._noted_s >= self._takeover_s / NOTES or waits != self._noted:
             self._engine.note(self._member, self._takeover_s, waits)
             self._noted_s, self._noted = now_s, waits
-        return Seen(owned(self._engine.owners()), self._engine.members())
+        owners, slices = self._engine.owners(), self._config.fleet.slices
+        found = silent(slices, owners, self._takeover_s)
+        return Seen(owned(owners), self._engine.members(), found)
 
     def _follow_plan(self) -> None:
-        owners, seats = self._seen
-        places = plan(self._config.fleet.slices, owners, living(seats))
-        wanted, now_s = attended(places, self._member), self._loop.time()
+        owners, seats, _ = self._seen
+        here, now_s = living(seats), self._loop.time()
+        places = plan(self._config.fleet.slices, owners, here)
+        orphans = self._orphans(now_s)
+        wanted = attended(places, self._member) | (orphans if self._member in here else set())
         for number in wanted - self.processes.keys():
             self._run(number, self._config.server.data_dir, is_in_fleet=True)
         for number in self._idle_s.keys() & wanted:
@@ -149,6 +179,14 @@ class MemberSlices(SliceSet):
         given = [n for n in surplus(places, self._member, seats) if n in self.processes]
         if given and not self._ends:  # one at a time
             self._let_end(given[0], "given up to another member")
+
+    def _orphans(self, now_s: float) -> set[int]:
+        """Return the slices that nobody has served for long: the member that should take them over
+        cannot, so each one tries."""
+        since_s, silent_now = self._silent_s, self._seen.silent
+        self._silent_s = {number: since_s.get(number, now_s) for number in silent_now}
+        long_s = self._takeover_s * ORPHANED_AFTER
+        return {number for number, each in self._silent_s.items() if now_s - each >= long_s}
 
     def _let_end(self, number: int, why: str) -> None:
         if number in self._ends:
@@ -180,16 +218,19 @@ class MemberSlices(SliceSet):
         process = self.processes.get(number)
         return process.socket_path if process is not None and process.is_serving else None
 
-    async def connect(self, number: int, make: Make) -> None:
-        """Connect to the owner of a slice, once there is one; raise SliceAway."""
+    async def connect(self, number: int, make: Make) -> Member | None:
+        """Connect to the owner of a slice, once there is one, and return it; raise SliceAway."""
         why = ""
         try:
             async with asyncio.timeout(self._takeover_s + PATIENCE_SECONDS):
                 while True:
                     try:
                         async with asyncio.timeout(_REACH_SECONDS):
-                            await self._connect_once(number, make)
-                        return
+                            owner = await self._connect_once(number, make)
+                        now = self._owner_of(number)
+                        if now is not None and now != owner:  # it moved meanwhile
+                            self._loop.call_soon(self._moved, number, now)
+                        return owner
                     except NotThere as error:
                         why = str(error)
                     except TimeoutError:
@@ -200,12 +241,12 @@ class MemberSlices(SliceSet):
         except TimeoutError:
             raise SliceAway(self._trouble or why) from None
 
-    async def _connect_once(self, number: int, make: Make) -> None:
-        """Connect to the owner of a slice; raise NotThere or OSError."""
-        if path := self.socket_of(number):
+    async def _connect_once(self, number: int, make: Make) -> Member:
+        """Connect to the owner of a slice, and return it; raise NotThere or OSError."""
+        owner, path = self._owner_of(number), self.socket_of(number)
+        if path is not None and owner in (None, self._member):
             await self._loop.create_unix_connection(make, str(path))
-            return
-        owner = self._seen.owners.get(number)
+            return self._member
         if owner is None:
             raise NotThere("nobody owns it now")
         place = place_of(owner.address)
@@ -215,6 +256,7 @@ class MemberSlices(SliceSet):
             await reach(place, self.key.line(number), make, **self._tls)
         except NotThere as error:
             raise NotThere(f"{owner.name}: {error}") from None
+        return owner
 
     async def stop(self) -> None:
         """End the processes: others take over their slices at once."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, cast
 
 import kestrelpy
+from journal.engine import Member
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations import Caller
@@ -150,7 +151,7 @@ class SliceRouter:
         tls = await in_time(partial(tls_between_members, config))
         return MemberSlices(
             config, self._config_file, sockets, self._end, engine, seat_of(config), key, tls,
-            self._say,
+            self._say, self._note_owner,
         )  # fmt: skip
 
     def _new_connection(self, wire: Wire) -> asyncio.Protocol:
@@ -241,10 +242,18 @@ class SliceRouter:
         self._members.add(connection)
         self.counts.connections = len(self._connections)
 
-    async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Connect to a slice, once it serves; raise SliceAway."""
+    async def connect(
+        self, number: int, make: Callable[[], asyncio.BaseProtocol]
+    ) -> Member | None:
+        """Connect to a slice, once it serves; return the member of a fleet that has it. Raise
+        SliceAway."""
         assert self._slices is not None
-        await self._slices.connect(number, make)
+        return await self._slices.connect(number, make)
+
+    def _note_owner(self, number: int, owner: Member) -> None:
+        """Let no client wait for the member that had the slice before: it may be asleep."""
+        for connection in list(self._connections):
+            connection.note_owner(number, owner)
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a task of the router."""

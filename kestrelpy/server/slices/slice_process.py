@@ -52,14 +52,16 @@ class SliceProcess:
         self.socket_path: Final = sockets / f"{number}"
         self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
-        self.is_serving, self.began_s = False, 0.0  # when it began to serve last
+        self.is_serving = False
+        self.began_s = 0.0  # when it began to serve last
         self.has_served = self.has_failed = False  # once; `has_failed`: it never could start
         self._note, self._is_in_fleet = note, is_in_fleet
         self._folder = folder
         self._words = [sys.executable, "-m", "kestrelpy", "serve"]
         self._words += ["--config", str(config_file)] if config_file is not None else []
         self._process: asyncio.subprocess.Process | None = None
-        self._is_stopping, self._is_over = False, asyncio.Event()  # `run` has returned
+        self._is_stopping = False
+        self._is_over = asyncio.Event()  # set when `run` has returned
         self._is_reload_due = False  # True if it is told to reload once it serves
         self._notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._notes.setblocking(False)

@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from journal.engine import Member
 from journal.files import Disk
 from kestrelpy.config import Config
 from kestrelpy.fleet import make_slice_folders
@@ -79,8 +80,9 @@ class SliceSet:
         task.add_done_callback(self._runs.discard)
         return made
 
-    async def connect(self, number: int, make: Make) -> None:
-        """Connect to a slice, once it serves; raise SliceAway."""
+    async def connect(self, number: int, make: Make) -> Member | None:
+        """Connect to a slice, once it serves; return the member of a fleet that has it. Raise
+        SliceAway."""
         each, why = self.processes[number], ""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -88,7 +90,7 @@ class SliceSet:
                     await self._until(lambda: each.is_serving)
                     try:
                         await self._loop.create_unix_connection(make, str(each.socket_path))
-                        return
+                        return None
                     except OSError as error:  # it ended just now, or too many connect at once
                         why = error.strerror or str(error)
                     await asyncio.sleep(RETRY_SECONDS)

@@ -173,18 +173,30 @@ def test_a_member_that_comes_gets_its_share_and_a_drained_one_gives_all_up(fleet
     assert b.stop() == 0
 
 
-def test_a_member_that_sleeps_answers_nothing_when_it_wakes(fleet: Fleet) -> None:
+@pytest.mark.parametrize("sleeps", ["member", "process"])
+def test_what_sleeps_answers_nothing_when_it_wakes_and_no_client_waits_for_it(
+    fleet: Fleet, sleeps: str
+) -> None:
     a, b = fleet.start("a", "b")
-    asleep = {number for number, name in fleet.owners().items() if name == "b"}
-    name = next(each for each in QUEUES if Placement(SLICES).slice_of(each.encode()) in asleep)
+    number = next(number for number, name in fleet.owners().items() if name == "b")
+    name = next(each for each in QUEUES if Placement(SLICES).slice_of(each.encode()) == number)
     assert a.client(30.0).set(name, "1")
     held = b.client(30.0)
     assert held.get(f"{name}/open") == b"1"
-    processes = [b.pid, *slices_of(b).values()]
+    is_member = sleeps == "member"
+    asking = [each.socket(30.0) for each in ([a] if is_member else [a, b])]
+    for each in asking:
+        each.sendall(b"get %b/peek\r\n" % name.encode())
+        assert each.recv(5) == b"END\r\n"
+    ours = slices_of(b)
+    processes = [b.pid, *ours.values()] if is_member else [ours[number]]
     for pid in processes:
         os.kill(pid, signal.SIGSTOP)
-    client = a.client(30.0)
-    eventually(lambda: set(fleet.owners().values()) == {"a"})
+    for each in asking:
+        each.sendall(b"get %b/peek\r\n" % name.encode())
+    eventually(lambda: fleet.owners().get(number) == "a")
+    assert [each.recv(100) for each in asking] == [b""] * len(asking)
+    client = (a if is_member else b).client(30.0)
     assert client.get(name) == b"1"
     for pid in processes:
         os.kill(pid, signal.SIGCONT)
@@ -192,6 +204,21 @@ def test_a_member_that_sleeps_answers_nothing_when_it_wakes(fleet: Fleet) -> Non
         assert held.get(f"{name}/close") is not None
     assert client.get(name) is None
     fleet.wait_for_shares()
+    for each in asking:
+        each.close()
+
+
+def test_slices_of_a_member_that_cannot_serve_them_are_taken_by_another(fleet: Fleet) -> None:
+    b = fleet.member("b")
+    b.data_dir.mkdir()
+    for number in range(1, SLICES + 1):
+        (b.data_dir / f"cache-{number}").write_text("no folder")
+    b.start()
+    a = fleet.member("a").start()
+    eventually(lambda: list(fleet.owners().values()) == ["a"] * SLICES)
+    for each in (a, b):
+        client = each.client(30.0)
+        assert all(client.set(name, name) for name in QUEUES)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journal.engine import Member, Owner, Seat
-from kestrelpy.fleet import attended, living, owned, plan, surplus
+from kestrelpy.fleet import attended, living, owned, plan, silent, surplus
 from kestrelpy.fleet.shares import Place
 
 A, B, C, D = (Member(each, f"10.0.0.{at}:22133") for at, each in enumerate("abcd"))
@@ -39,6 +39,18 @@ def test_a_slice_is_given_up_when_its_heir_is_ready() -> None:
 
     assert surplus(places, A, [Seat(B, 3.0, 0.0), Seat(C, 3.0, 0.0)]) == []
     assert surplus(places, A, [Seat(B, 3.0, 0.0, waits=(1, 2, 3)), Seat(C, 3.0, 0.0)]) == [1]
+
+
+def test_a_slice_is_silent_while_nobody_commits_to_it_unless_one_is_moved_in() -> None:
+    owners = {
+        1: Owner(A, 1, 1, 1.0, False, takeover_s=3.0),
+        2: Owner(A, 1, 1, 3.0, False, takeover_s=3.0),
+        3: Owner(A, 1, 1, 0.0, True),
+        4: Owner(A, 1, 1, 9.0, False, is_importing=True),
+        5: Owner(A, 1, 1, 3.0, False, takeover_s=5.0),
+    }
+
+    assert silent(6, owners, 3.0) == {2, 3, 6}
 
 
 def test_the_slices_of_a_member_are_waited_for_by_all_the_others() -> None:

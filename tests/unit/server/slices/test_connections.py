@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from journal.engine import Member
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.routing.merging import RouterCounts
 from kestrelpy.server import clock
@@ -92,6 +93,7 @@ class Router:
     logins: Any = NoUsers()
 
     def __init__(self) -> None:
+        self.owner: Member | None = None  # of every slice
         self.placement, self.lines = Placement(SLICES), {}
         self.counts = RouterCounts()
         self.slices: dict[int, list[Slice]] = {}
@@ -119,11 +121,14 @@ class Router:
     def dismiss(self, connection: ClientConnection) -> None:
         self.dismissed += 1
 
-    async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    async def connect(
+        self, number: int, make: Callable[[], asyncio.BaseProtocol]
+    ) -> Member | None:
         await self.open.wait()
         if number in self.away:
             raise SliceAway(self.away[number])
         self.slices.setdefault(number, []).append(Slice(cast(SliceConnection, make())))
+        return self.owner
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(work)
@@ -189,6 +194,26 @@ async def test_a_wait_over_tls_which_has_no_half_of_an_end_is_still_answered(
     await case.answer(FIRST, b"END\r\n" + (b"STORED\r\n" if more else b""))
     assert case.wire.sent.startswith(b"END\r\n")
     assert case.wire.is_closed
+
+
+async def test_a_client_lets_go_of_a_member_that_has_its_slice_no_more(case: Case) -> None:
+    case.router.owner = Member("b")
+    await case.send(b"get a\r\n")
+    for number, owner in ((FIRST, "b"), (SECOND, "c")):
+        case.client.note_owner(number, Member(owner))
+    assert not case.slice(FIRST).wire.is_aborted
+
+    case.client.note_owner(FIRST, Member("c"))
+
+    assert case.slice(FIRST).wire.is_aborted
+    case.slice(FIRST).link.connection_lost(None)
+    assert case.wire.is_closed
+
+
+async def test_a_client_of_slices_without_members_keeps_its_connections(case: Case) -> None:
+    await case.send(b"get a\r\n")
+    case.client.note_owner(FIRST, Member("c"))
+    assert not case.slice(FIRST).wire.is_aborted
 
 
 async def test_a_client_beyond_the_limit_is_told_so_and_asks_nothing() -> None:
