@@ -32,6 +32,7 @@ from journal.engine.engine import (
     Piece,
     Rename,
     Seat,
+    Takeover,
     Write,
 )
 from journal.engine.engine_files import EngineFiles
@@ -40,6 +41,6 @@ from journal.engine.facts import Facts, Made, Replica
 __all__ = [
     "FORM", "PIECE_BYTES", "S3_FORM", "SLICE", "Claim", "Commits", "Create", "DeleteFile", "Engine",
     "EngineAway", "EngineFiles", "EngineFull", "Facts", "Fenced", "FileFacts", "Made", "Member",
-    "Op", "Owner", "Piece", "Rename", "Replica", "Seat", "Write", "is_address", "is_object_store",
-    "name_of", "slice_name", "split_slice", "why_no_address", "without_secret",
+    "Op", "Owner", "Piece", "Rename", "Replica", "Seat", "Takeover", "Write", "is_address",
+    "is_object_store", "name_of", "slice_name", "split_slice", "why_no_address", "without_secret",
 ]  # fmt: skip

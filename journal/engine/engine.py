@@ -90,6 +90,24 @@ class Seat(NamedTuple):
     waits: tuple[int, ...] = ()
 
 
+class Takeover(NamedTuple):
+    """A claim that came to serve, and why it was made.
+
+    `why`: "first" if nobody owned the slice before, "released" if `before` gave it up, "silent" if
+    it said nothing. `idle_s`: how long `before` had committed nothing; `took_s`: from the claim
+    until this owner served; `age_s`: since then, by the engine's clock.
+    """
+
+    slice: int
+    epoch: int
+    member: Member
+    before: str
+    why: str
+    idle_s: float
+    took_s: float
+    age_s: float = 0.0
+
+
 class Claim(NamedTuple):
     """The right to make the commit `seq` of a slice, until another member claims it."""
 
@@ -190,6 +208,12 @@ class Engine(Protocol):
 
     def members(self) -> list[Seat]:
         """Return the processes that have said so, by name. Raises EngineAway."""
+
+    def note_takeover(self, takeover: Takeover) -> None:
+        """Keep this for operators, with others of the slice; it may be lost. Raises EngineAway."""
+
+    def takeovers(self) -> list[Takeover]:
+        """Return the last ones, the newest first. Raises EngineAway."""
 
     def agree(self, slices: int) -> int:
         """Say how many slices the data has, if nobody has said it yet; return the number that

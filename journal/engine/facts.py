@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from journal.engine.engine import Owner, Seat
+from journal.engine.engine import Owner, Seat, Takeover
 
 
 class Replica(NamedTuple):
@@ -26,6 +26,7 @@ class Facts(NamedTuple):
     replicas: list[Replica] | None  # None: the engine keeps its copies to itself
     bytes: dict[str, int]  # by table, or by kind of object
     slices: int  # 0: no member has said how many
+    takeovers: list[Takeover]  # the newest first
 
 
 class Made(NamedTuple):

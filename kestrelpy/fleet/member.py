@@ -13,6 +13,7 @@ One rule: clocks decide when a standby claims; the epoch decides whether an owne
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from journal.engine import (
     Fenced,
     Member,
     Owner,
+    Takeover,
 )
 from journal.errors import DirectoryLocked
 
@@ -135,6 +137,8 @@ class FleetMember:
         self._unix_time = unix_time
         self._standby_of = 0, ""  # the epoch that was seen last, and since when
         self._seen: OwnerSeen | None = None
+        self._claimed: Takeover | None = None  # and not told yet
+        self._claimed_s = 0.0
         self._notes_next_s = clock()
         self._beat_s = takeover_s / BEATS if is_threaded else 0.0
         self._sure_s = takeover_s * (1 - MARGIN)
@@ -164,6 +168,7 @@ class FleetMember:
             # The claim fails if the owner has committed since: it may be alive.
             known = (owner.epoch, owner.seq) if owner else (0, None)
             claim = self._engine.claim(self.number, self.member, *known)
+            self._claimed, self._claimed_s = self._takeover(claim, seen, now_s), now_s
             self._take_over(claim, now_s)
         except Fenced:
             # Another standby was faster, or the owner lives.
@@ -171,6 +176,22 @@ class FleetMember:
         except EngineAway as error:
             return Standby(None, error.strerror or str(error))
         return None
+
+    def _takeover(self, claim: Claim, seen: OwnerSeen, now_s: float) -> Takeover:
+        """Return what operators may know of a claim; it does not serve yet."""
+        owner = seen.owner
+        why = "first" if owner is None else "released" if owner.has_released else "silent"
+        before, age_s = (owner.member.name, owner.age_s) if owner is not None else ("", 0.0)
+        idle_s = max(age_s, now_s - seen.since_s) if why == "silent" else 0.0
+        return Takeover(claim.slice, claim.epoch, self.member, before, why, idle_s, 0.0)
+
+    def tell_takeover(self) -> None:
+        """Tell operators, by way of the engine, that this claim has come to serve."""
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            with contextlib.suppress(EngineAway):  # nothing rests on it
+                took_s = self._clock() - self._claimed_s
+                self._engine.note_takeover(claimed._replace(took_s=took_s))
 
     def _since(self, owner: Owner | None) -> str:
         """Return when this process first saw this claim, by its own clock; "": there is none."""

@@ -100,7 +100,11 @@ class Membership:
     async def watch(self) -> None:
         """Close the door while the engine does not answer; end when another process owns the data,
         or an operator wants that."""
-        await asyncio.gather(self._watch_engine(), self._watch_operator())
+        await asyncio.gather(self._watch_engine(), self._watch_operator(), self._tell_takeover())
+
+    async def _tell_takeover(self) -> None:
+        if self._member is not None:
+            await run_aside(self._member.tell_takeover, None)
 
     async def _watch_engine(self) -> None:
         """Close the door while the engine does not answer."""

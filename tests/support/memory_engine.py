@@ -29,6 +29,7 @@ from journal.engine import (
     Piece,
     Rename,
     Seat,
+    Takeover,
     Write,
 )
 from journal.files import Disk
@@ -71,6 +72,7 @@ class MemoryEngine:
         self.commits: list[tuple[Op, ...]] = []
         self.reads: list[tuple[int, int, int]] = []  # file, offset, size
         self.seats: dict[Member, Seat] = {}
+        self.noted: list[Takeover] = []
         self.slices = 0  # 0: nobody has said how many
         self._slices: dict[int, _Slice] = {}
         self._lock = threading.Lock()
@@ -165,6 +167,14 @@ class MemoryEngine:
             each._replace(age_s=now - each.age_s)
             for each in sorted(self.seats.values(), key=lambda each: each.member)
         ]
+
+    def note_takeover(self, takeover: Takeover) -> None:
+        self._answer()
+        self.noted.insert(0, takeover)
+
+    def takeovers(self) -> list[Takeover]:
+        self._answer()
+        return list(self.noted)
 
     def agree(self, slices: int) -> int:
         self._answer()

@@ -27,6 +27,8 @@ TESTED_BY: Final[dict[str, str]] = {
     "journal.engine.object_store.moment": f"{_OBJECTS}: beside an owner that commits",
     "journal.engine.object_store.reading": f"{_OBJECTS}: every read of an engine is one",
     "journal.engine.object_store.slice_log": f"{_OBJECTS}: owners that sleep write to it",
+    "journal.engine.object_store.takeovers":
+        "tests/process/engine/test_engine.py: as every engine has them",
     "journal.engine.object_store.facts":
         "tests/process/engine/test_object_store.py: on a real store",
     "journal.engine.object_store.opening":

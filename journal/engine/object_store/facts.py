@@ -10,6 +10,7 @@ from journal.engine.object_store.bucket import ObjectBucket
 from journal.engine.object_store.made_store import STORE_VERSION, slices_of
 from journal.engine.object_store.object_store_engine import ObjectStoreEngine
 from journal.engine.object_store.slice_log import SlicePlace
+from journal.engine.object_store.takeovers import takeovers
 
 
 def look(bucket: ObjectBucket) -> Facts:
@@ -20,7 +21,10 @@ def look(bucket: ObjectBucket) -> Facts:
         kind = each.key.split("/")[2]  # slices/1/log/...
         sizes[kind] = sizes.get(kind, 0) + each.size
     owners = engine.owners()
-    return Facts("", STORE_VERSION, owners, engine.members(), None, sizes, slices_of(bucket))
+    return Facts(
+        "", STORE_VERSION, owners, engine.members(), None, sizes, slices_of(bucket),
+        takeovers(bucket),
+    )  # fmt: skip
 
 
 def ask_release(bucket: ObjectBucket, number: int, epoch: int) -> bool:

@@ -10,7 +10,17 @@ import errno
 from collections.abc import Sequence
 from typing import NoReturn
 
-from journal.engine.engine import Claim, EngineAway, FileFacts, Member, Op, Owner, Piece, Seat
+from journal.engine.engine import (
+    Claim,
+    EngineAway,
+    FileFacts,
+    Member,
+    Op,
+    Owner,
+    Piece,
+    Seat,
+    Takeover,
+)
 from journal.engine.object_store.bucket import ObjectBucket
 from journal.engine.object_store.object_store_engine import ObjectStoreEngine
 
@@ -36,6 +46,12 @@ class ObjectStoreMoment:
         self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
     ) -> None:
         self._refuse()
+
+    def note_takeover(self, takeover: Takeover) -> None:
+        self._refuse()
+
+    def takeovers(self) -> list[Takeover]:
+        return self._engine.takeovers()
 
     def agree(self, slices: int) -> int:
         self._refuse()

@@ -27,6 +27,7 @@ from journal.engine.engine import (
     Owner,
     Piece,
     Seat,
+    Takeover,
 )
 from journal.engine.object_store.bucket import ObjectBucket
 from journal.engine.object_store.entry import SliceRow
@@ -35,6 +36,7 @@ from journal.engine.object_store.members import Members
 from journal.engine.object_store.packing import DUE_BYTES, is_due, write_snapshot
 from journal.engine.object_store.reading import edges_wanted, read_all, wanted
 from journal.engine.object_store.slice_log import SliceLog, SlicePlace, front_of, newest
+from journal.engine.object_store.takeovers import note_takeover, takeovers
 
 log = logging.getLogger("kestrelpy.fleet")
 
@@ -265,6 +267,12 @@ class ObjectStoreEngine:
     def members(self) -> list[Seat]:
         self._check_made()
         return self._members.seats()
+
+    def note_takeover(self, takeover: Takeover) -> None:
+        note_takeover(self.bucket, takeover)
+
+    def takeovers(self) -> list[Takeover]:
+        return takeovers(self.bucket)
 
     def agree(self, slices: int) -> int:
         self._check_made()

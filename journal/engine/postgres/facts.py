@@ -9,7 +9,7 @@ from typing import Final
 
 from journal.engine.facts import Facts, Replica
 from journal.engine.postgres.connecting import LOCALLY, connected
-from journal.engine.postgres.postgres_engine import members_of, owners_of
+from journal.engine.postgres.postgres_engine import members_of, owners_of, takeovers_of
 from journal.engine.postgres.settings import SCHEMA_VERSION, refuse_other_tables
 
 _STANDBYS: Final = """
@@ -39,7 +39,7 @@ def look(conninfo: str) -> Facts:
             row[0], SCHEMA_VERSION, owners_of(connection),
             members_of(connection),
             [Replica(name or "", state or "", *lag) for name, state, *lag in ask(_STANDBYS)],
-            dict(ask(_SIZES).fetchall()), slices[0],
+            dict(ask(_SIZES).fetchall()), slices[0], takeovers_of(connection),
         )  # fmt: skip
 
 

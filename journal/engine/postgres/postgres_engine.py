@@ -35,6 +35,7 @@ from journal.engine.engine import (
     Owner,
     Piece,
     Seat,
+    Takeover,
 )
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
@@ -135,6 +136,19 @@ _MEMBERS: Final = """
 SELECT name, address, takeover, extract(epoch FROM clock_timestamp() - beat)::float8, drained,
        waits
 FROM kestrelpy.member ORDER BY name, address"""
+# Of each slice some claims are kept.
+_NOTE_TAKEOVER: Final = """
+WITH old AS (
+    DELETE FROM kestrelpy.takeover WHERE slice = %(slice)s AND epoch <= %(epoch)s - 20
+)
+INSERT INTO kestrelpy.takeover
+VALUES (%(slice)s, %(epoch)s, %(member)s, %(address)s, %(before)s, %(why)s, %(idle)s, %(took)s,
+        clock_timestamp())
+ON CONFLICT DO NOTHING RETURNING 1"""
+_TAKEOVERS: Final = """
+SELECT slice, epoch, member, address, before, why, idle, took,
+       extract(epoch FROM clock_timestamp() - at)::float8
+FROM kestrelpy.takeover ORDER BY at DESC, slice LIMIT 200"""
 _AGREE: Final = """
 INSERT INTO kestrelpy.fleet AS f (id, slices) VALUES (1, %(slices)s)
 ON CONFLICT (id) DO UPDATE SET slices = f.slices RETURNING slices"""
@@ -282,6 +296,16 @@ class PostgresEngine:
 
     def members(self) -> list[Seat]:
         return _members(self._look(_MEMBERS, {}))
+
+    def note_takeover(self, takeover: Takeover) -> None:
+        self._look(_NOTE_TAKEOVER, {
+            "slice": takeover.slice, "epoch": takeover.epoch, "member": takeover.member.name,
+            "address": takeover.member.address, "before": takeover.before, "why": takeover.why,
+            "idle": takeover.idle_s, "took": takeover.took_s,
+        })  # fmt: skip
+
+    def takeovers(self) -> list[Takeover]:
+        return _takeovers(self._look(_TAKEOVERS, {}))
 
     def agree(self, slices: int) -> int:
         rows = self._ask(self._committing, _AGREE, {"slices": slices})
@@ -473,6 +497,18 @@ def _members(rows: list[tuple[Any, ...]]) -> list[Seat]:
     return [
         Seat(Member(name, address), takeover_s, age_s, is_drained, tuple(waits))
         for name, address, takeover_s, age_s, is_drained, waits in rows
+    ]
+
+
+def takeovers_of(connection: psycopg.Connection[tuple[Any, ...]]) -> list[Takeover]:
+    """Return the last takeovers, the newest first; raise psycopg.Error."""
+    return _takeovers(connection.execute(_TAKEOVERS).fetchall())
+
+
+def _takeovers(rows: list[tuple[Any, ...]]) -> list[Takeover]:
+    return [
+        Takeover(number, epoch, Member(name, address), *rest)
+        for number, epoch, name, address, *rest in rows
     ]
 
 

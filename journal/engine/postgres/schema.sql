@@ -57,6 +57,20 @@ CREATE TABLE IF NOT EXISTS kestrelpy.fleet (
 INSERT INTO kestrelpy.fleet SELECT 1, 1 WHERE EXISTS (SELECT FROM kestrelpy.slice)
 ON CONFLICT (id) DO NOTHING;
 
+-- The last claims of each slice that came to serve, for operators.
+CREATE TABLE IF NOT EXISTS kestrelpy.takeover (
+    slice   int NOT NULL,
+    epoch   bigint NOT NULL,
+    member  text NOT NULL,                    -- who took it over
+    address text NOT NULL,
+    before  text NOT NULL,                    -- who owned it before; '': nobody
+    why     text NOT NULL,                    -- first, released or silent
+    idle    float8 NOT NULL,                  -- seconds since the last commit of that one
+    took    float8 NOT NULL,                  -- seconds from the claim until it served
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (slice, epoch)
+);
+
 CREATE TABLE IF NOT EXISTS kestrelpy.file (
     slice int NOT NULL,
     id    bigint NOT NULL,

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import psycopg
 
 from journal.engine.address import name_of
-from journal.engine.engine import Claim, FileFacts, Member, Op, Owner, Piece, Seat
+from journal.engine.engine import Claim, FileFacts, Member, Op, Owner, Piece, Seat, Takeover
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
 from journal.engine.postgres.postgres_engine import (
@@ -23,6 +23,7 @@ from journal.engine.postgres.postgres_engine import (
     members_of,
     owners_of,
     read_of,
+    takeovers_of,
 )
 from journal.engine.postgres.settings import refuse_other_tables
 
@@ -57,6 +58,13 @@ class PostgresSnapshot:
         self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
     ) -> None:
         self._refuse()
+
+    def note_takeover(self, takeover: Takeover) -> None:
+        self._refuse()
+
+    def takeovers(self) -> list[Takeover]:
+        with self._raising() as connection:
+            return takeovers_of(connection)
 
     def agree(self, slices: int) -> int:
         self._refuse()

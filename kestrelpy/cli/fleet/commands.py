@@ -119,6 +119,21 @@ def fleet_owners(
     members.owners(tools.engine_at(address, config, False), as_json)
 
 
+@fleet.command("takeovers")
+def fleet_takeovers(
+    address: Address = None, config: ConfigFile = None, as_json: Json = False
+) -> None:
+    """Show the last takeovers: when, why, and how long they took.
+
+    `idle` is how long the owner before had said nothing, `took` the time from the claim until the
+    new owner served. Of each slice the last 20 are kept.
+    """
+    from kestrelpy.cli.fleet import fleet as tools
+    from kestrelpy.cli.fleet import members
+
+    members.takeovers(tools.engine_at(address, config, False), as_json)
+
+
 @fleet.command("drain")
 def fleet_drain(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The member.", show_default=False)],

@@ -1,4 +1,4 @@
-"""`kestrelpy fleet members`, `owners` and `drain`: which member has which slices.
+"""`kestrelpy fleet members`, `owners`, `takeovers` and `drain`: which member has which slices.
 
 One rule: what an operator wants is written into the engine; the members themselves do it.
 """
@@ -67,6 +67,27 @@ def owners(at: EngineAt, as_json: bool) -> None:
     found = table("slice", "member", "address", left=("member", "address"))
     for number, member in rows:
         found.add_row(f"{number}", member.name, member.address)
+    console().print(found)
+
+
+def takeovers(at: EngineAt, as_json: bool) -> None:
+    """Print the last takeovers, the newest first; raise CommandError."""
+    rows = look(at).takeovers
+    if as_json:
+        print(json.dumps([
+            {"slice": each.slice, "epoch": each.epoch, "from": each.before or None,
+             "to": each.member.name, "address": each.member.address, "why": each.why,
+             "idle_ms": round(each.idle_s * 1000), "took_ms": round(each.took_s * 1000),
+             "age_ms": round(each.age_s * 1000)}
+            for each in rows
+        ]))  # fmt: skip
+        return
+    found = table("when", "slice", "from", "to", "why", "idle", "took", left=("from", "to", "why"))
+    for each in rows:
+        found.add_row(
+            f"{seconds(each.age_s)} ago", f"{each.slice}", each.before, each.member.name, each.why,
+            seconds(each.idle_s), seconds(each.took_s),
+        )  # fmt: skip
     console().print(found)
 
 

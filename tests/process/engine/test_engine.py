@@ -22,6 +22,7 @@ from journal.engine import (
     Member,
     Piece,
     Rename,
+    Takeover,
     Write,
 )
 from journal.engine.engine import PIECE_BYTES
@@ -149,6 +150,19 @@ def test_a_drained_member_is_one_after_days_and_at_another_address(server: Postg
     engine.note(Member("x", "days:3"), 2.0)
     assert not any(each.is_drained for each in engine.members() if each.member.name == "x")
     engine.close()
+
+
+def test_takeovers_are_kept_the_newest_first(engine: Engine, number: int) -> None:
+    noted = [
+        Takeover(number, epoch, Member("b", "there"), "a", "silent", 3.5, 0.25)
+        for epoch in (1, 30)
+    ]
+    for each in noted:
+        engine.note_takeover(each)
+
+    found = [each for each in engine.takeovers() if each.slice == number]
+    assert found[0][:7] == noted[1][:7]
+    assert 0 <= found[0].age_s < 60
 
 
 def test_a_claim_needs_the_epoch_that_is_there(engine: Engine, number: int) -> None:

@@ -77,7 +77,7 @@ Does = Callable[[str, Any, Tables, int], Effect]
 @cache
 def is_read(text: str) -> bool:
     """True if the statement changes nothing of the slice, and waits for nobody."""
-    return text.lstrip().startswith(("SELECT", "SET", "WITH gone AS"))
+    return text.lstrip().startswith(("SELECT", "SET", "WITH gone AS", "WITH old AS"))
 
 
 def effect_of(text: str, values: Any, tables: Tables, now_us: int) -> Effect:
@@ -314,5 +314,6 @@ _KNOWN: Final[Mapping[str, Does]] = {
     "SELECT number FROM kestrelpy.version": _version,
     "SELECT to_regclass('kestrelpy.version')": _has_version,
     "WITH gone AS": _said,
+    "WITH old AS": _said,
     "SET synchronous_commit": _said,
 }

@@ -27,7 +27,7 @@ from tests.simulation.fleet.plants_fleet import PLANTS_FLEET
 from tests.simulation.fleet.world import run_fleet
 from tests.support.soak import Soak
 
-SEEDS = range(8, 48)
+SEEDS = range(10, 50)
 # A life that ends in the middle leaves work behind that was never begun.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 # What the runs are for; each of these happens in them, or they have become too tame.

@@ -559,10 +559,13 @@ def _replaced(world: FleetWorld) -> Iterator[None]:
 
 
 def _member(
-    world: FleetWorld, engine: Engine, files: EngineFiles, member: Member, takeover_s: float
-) -> FleetMember:
+    world: FleetWorld, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
+    number: int, slices: int,
+) -> FleetMember:  # fmt: skip
     clock = world.running.clock
-    return FleetMember(engine, files, member, takeover_s, clock, unix_time=clock)
+    return FleetMember(
+        engine, files, member, takeover_s, clock, unix_time=clock, number=number, slices=slices
+    )
 
 
 def run_fleet(seed: int) -> FleetOutcome:

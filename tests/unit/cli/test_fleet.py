@@ -19,7 +19,7 @@ AT = EngineAt("postgresql://kestrel:sekret@db1/kestrel", False, 3.0)
 def facts(owner: Owner | None, *members: Seat, replicas: list[Replica] | None = None) -> Facts:
     owners = {} if owner is None else {1: owner}
     sizes = {"extent": 2048, "file": 1024}
-    return Facts("18.6", 3, owners, list(members), replicas or [], sizes, 1)
+    return Facts("18.6", 3, owners, list(members), replicas or [], sizes, 1, [])
 
 
 def said(

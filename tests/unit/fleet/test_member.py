@@ -391,3 +391,38 @@ def test_a_cache_that_cannot_be_emptied_when_its_time_comes_keeps_the_member_a_s
     assert standby.sentence.endswith(f"{tmp_path / 'b'}: {os.strerror(error)}")
     assert engine.owners()[1].epoch == 1
     assert b.try_to_claim() is None
+
+
+# -- what operators are told ----------------------------------------------------------------------
+
+
+def test_each_claim_that_comes_to_serve_is_told_with_its_reason_and_its_times(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    engine.clock = clock
+    a, b, c = (member_of(engine, clock, tmp_path, name) for name in "abc")
+    assert a.try_to_claim() is None
+    clock.now_s += 0.5
+    a.tell_takeover()
+    a.tell_takeover()  # once
+
+    assert b.try_to_claim() is not None
+    clock.now_s += TAKEOVER_S + 1
+    assert b.try_to_claim() is None
+    clock.now_s += 0.25
+    b.tell_takeover()
+
+    b.release()
+    assert c.try_to_claim() is None
+    engine.is_away = True
+    c.tell_takeover()  # the engine is away: it is lost, and nothing else
+    engine.is_away = False
+    found = [
+        (each.epoch, each.member.name, each.before, each.why, each.idle_s, each.took_s)
+        for each in engine.takeovers()
+    ]
+    assert found == [
+        (2, "b", "a", "silent", TAKEOVER_S + 1.5, 0.25), (1, "a", "", "first", 0.0, 0.5)
+    ]
+    a.files.close()
+    c.release()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.engine import Facts, Member, Owner, Seat
+from journal.engine import Facts, Member, Owner, Seat, Takeover
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.fleet import members
 from kestrelpy.cli.fleet.fleet import EngineAt
@@ -17,12 +17,18 @@ AT = EngineAt("postgresql://kestrel:sekret@db1/kestrel", False, 3.0)
 SEATS = [Seat(A, 3.0, 0.2), Seat(B, 3.0, 1.0, is_drained=True), Seat(C, 3.0, 9.0)]
 
 
+TAKEOVERS = [
+    Takeover(3, 7, A, "b", "silent", 3.1, 0.25, 60.0),
+    Takeover(3, 6, B, "", "first", 0.0, 0.1, 90.0),
+]
+
+
 def owned_by(member: Member) -> Owner:
     return Owner(member, 1, 5, 0.1, False)
 
 
 def facts(owners: dict[int, Owner], seats: list[Seat], slices: int = 4) -> Facts:
-    return Facts("18.6", 3, owners, seats, [], {}, slices)
+    return Facts("18.6", 3, owners, seats, [], {}, slices, TAKEOVERS)
 
 
 def looking(monkeypatch: pytest.MonkeyPatch, *found: Facts) -> None:
@@ -60,6 +66,20 @@ def test_owners_are_those_that_answer_now(
     }  # fmt: skip
     members.owners(AT, False)
     assert capsys.readouterr().out.splitlines()[1].split() == ["1", "a", "10.0.0.1:22133"]
+
+
+def test_takeovers_are_shown_with_what_clients_felt_of_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looking(monkeypatch, facts({}, SEATS))
+    members.takeovers(AT, False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1] == ["1m", "ago", "3", "b", "a", "silent", "3.1s", "250ms"]
+    members.takeovers(AT, True)
+    assert json.loads(capsys.readouterr().out)[1] == {
+        "slice": 3, "epoch": 6, "from": None, "to": "b", "address": "10.0.0.2:22133",
+        "why": "first", "idle_ms": 0, "took_ms": 100, "age_ms": 90000,
+    }  # fmt: skip
 
 
 class Drains:

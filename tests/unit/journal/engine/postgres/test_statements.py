@@ -17,6 +17,7 @@ from journal.engine.engine import (
     Fenced,
     Member,
     Rename,
+    Takeover,
     Write,
 )
 from journal.engine.postgres import postgres_engine
@@ -43,6 +44,8 @@ CALLS: Final[dict[str, Callable[[PostgresEngine], Any]]] = {
     "read": lambda engine: engine.read(AT, 1, 0, 10),
     "owners": lambda engine: engine.owners(),
     "note": lambda engine: engine.note(MEMBER, 3.0),
+    "takeover": lambda engine: engine.note_takeover(Takeover(3, 7, MEMBER, "b", "first", 0.0, 0.0)),
+    "takeovers": lambda engine: engine.takeovers(),
     "members": lambda engine: engine.members(),
     "number of slices": lambda engine: engine.agree(4),
 }
