@@ -408,3 +408,17 @@ def test_a_crash_at_any_verb_leaves_what_can_be_read(number: int) -> None:
         else:
             return
     raise AssertionError("it never ended")
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_no_snapshot_lists_a_missing_segment_whose_items_are_lost(number: int) -> None:
+    disk = laid().disk.kill_clone()
+    disk.remove(path_of(number))
+
+    repaired_once(disk)
+
+    for lsn in (OLDER, NEWEST):
+        path = snapshot_path(lsn)
+        listed = [each.number for each in Snapshot.decode(disk.read(path), path).segments]
+        assert listed
+        assert number not in listed
