@@ -53,6 +53,10 @@ class Forbidden(ClientError):
     """The user may not do this."""
 
 
+class SliceAway(Exception):
+    """A slice has no process that serves; the text says why."""
+
+
 class NoRoomYet(ServerError):
     """The journal has no room for this item and its confirm before its next segment is there, or
     the disk is known to be full. The caller joins `waiting`, and tries again when it is woken."""

@@ -3,5 +3,9 @@
 from kestrelpy.http.app import open_listener
 from kestrelpy.http.listener import Admission, HttpConnection, HttpListener
 from kestrelpy.http.ports import HttpHost
+from kestrelpy.http.slices import SlicesPort, open_router
 
-__all__ = ["Admission", "HttpConnection", "HttpHost", "HttpListener", "open_listener"]
+__all__ = [
+    "Admission", "HttpConnection", "HttpHost", "HttpListener", "SlicesPort", "open_listener",
+    "open_router",
+]  # fmt: skip

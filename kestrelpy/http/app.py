@@ -18,6 +18,7 @@ import kestrelpy
 from kestrelpy.errors import Refused
 from kestrelpy.http import admin, docs, items_and_leases, live, metrics, page, streams, zaqar
 from kestrelpy.http.answers import JSON, HttpError, error_body, refused
+from kestrelpy.http.checks import Checks
 from kestrelpy.http.guard import Guard
 from kestrelpy.http.listener import Admission, HttpListener, Receive, Scope, Send
 from kestrelpy.http.models import Error
@@ -71,8 +72,13 @@ def open_listener(
         response = await _answered(scope)
         await response(scope, cast(Any, receive), cast(Any, send))
 
-    guard = Guard(of_this_server, host, allowed_hosts, body_bytes_max, allowed_methods)
+    guard = Guard(of_this_server, host, checks_of(allowed_hosts))
     return HttpListener(guard, admission, shared.live.open, shared.close)
+
+
+def checks_of(allowed_hosts: frozenset[str]) -> Checks:
+    """Return the checks of a server with these routes."""
+    return Checks(allowed_hosts, body_bytes_max, allowed_methods)
 
 
 @cache
@@ -89,8 +95,8 @@ def _openapi_json() -> bytes:
 async def _answered(scope: Scope) -> Response:
     """Return the answer to a request; a bug is an exception, which the guard handles."""
     method, path = scope["method"], scope["path"]
-    found = _route(method, path)
-    if found is None and method == "HEAD" and (found := _route("GET", path)) is not None:
+    found = route_of(method, path)
+    if found is None and method == "HEAD" and (found := route_of("GET", path)) is not None:
         scope["call"].is_head = True  # the protocol class leaves the body out
     if found is None:
         return _absent(method, path)
@@ -101,7 +107,7 @@ async def _answered(scope: Scope) -> Response:
         return refused(error)
 
 
-def _route(method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+def route_of(method: str, path: str) -> tuple[Route, dict[str, str]] | None:
     """Return the route of this request, and the parts of its path; None: there is none."""
     for route in _table().get((method, path.split("/", 2)[1]), ()):
         if (match := route.pattern.fullmatch(path)) is not None:

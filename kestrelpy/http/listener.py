@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -81,6 +82,8 @@ class HttpConnection(HttpToolsProtocol):
         self.share = Share(memory)
         self.access_log = False
         self.call: Call | None = None
+        self.at_hang_up: Callable[[], object] | None = None  # of a request without a call
+        self.is_of_router = False  # True in a slice: its router speaks, for its own clients
         self.requests = 0  # so far
         self._admission = admission
         self.number, self.peer = 0, ""
@@ -103,6 +106,7 @@ class HttpConnection(HttpToolsProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
         sock = transport.get_extra_info("socket")
         if sock is not None:
+            self.is_of_router = sock.family == socket.AF_UNIX
             keep_alive(sock)
         super().connection_made(cast(asyncio.Transport, transport))
         if not self._is_in:
@@ -124,6 +128,8 @@ class HttpConnection(HttpToolsProtocol):
         self.share.shrink(0)
         if self.call is not None:
             self.call.hang_up()
+        if self.at_hang_up is not None:
+            self.at_hang_up()
 
     def data_received(self, data: bytes) -> None:
         if self._is_over or self.transport.is_closing():
@@ -141,7 +147,8 @@ class HttpConnection(HttpToolsProtocol):
         super().pause_writing()
         self._unsent = self.transport.get_write_buffer_size()
         self._stop_stall()
-        self._stall = self.loop.call_later(STALL_SECONDS, self._look_at_stall)
+        if not self.is_of_router:  # it watches its clients, and reads as they do
+            self._stall = self.loop.call_later(STALL_SECONDS, self._look_at_stall)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -233,7 +240,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self.call = self.running = None
+        self.call = self.running = self.at_hang_up = None
         if not self.flow.write_paused and not self.pipeline:
             self.share.shrink(0)
         super().on_response_complete()
@@ -337,6 +344,12 @@ class HttpListener:
         self._server = await loop.create_server(self._new, host, port, backlog=BACKLOG, **options)
         self._at_open()
         return [each.getsockname()[:2] for each in self._server.sockets]
+
+    async def listen_unix(self, path: str) -> None:
+        """Listen on a Unix socket, where the router of this slice speaks. Raise OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._new, path, backlog=BACKLOG)
+        self._at_open()
 
     def _new(self) -> HttpConnection:
         return HttpConnection(self._config, self._state, self._admission, self._memory)

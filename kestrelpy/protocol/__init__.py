@@ -32,6 +32,7 @@ from kestrelpy.protocol.routing import (
     RouterCounts,
     RouterHost,
     Waking,
+    merged_word,
 )
 from kestrelpy.protocol.wire import MEMCACHE, ROUTED, Wire, routed_wire, wire_named
 
@@ -65,6 +66,7 @@ __all__ = [
     "Wire",
     "address_of",
     "check_name",
+    "merged_word",
     "reply_of",
     "request_bytes",
     "routed_wire",

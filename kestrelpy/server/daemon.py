@@ -54,7 +54,7 @@ from kestrelpy.server.exposure import (
     refuse_exposed,
     refuse_unservable,
 )
-from kestrelpy.server.http_side import HttpSide
+from kestrelpy.server.http_side import HttpSide, serving
 from kestrelpy.server.journals import close_journals, failed_journals
 from kestrelpy.server.mail import Couriers
 from kestrelpy.server.policies import Policies
@@ -298,10 +298,11 @@ class Daemon:
                 lines = await listeners.listen(
                     server.host, server.port, server.socket, server.text_port
                 )
-            if server.http_port is not None:
-                lines += await self._http.listen(
-                    self, server.http_host, server.http_port, server.http_allowed_hosts, tls
-                )
+            if path := self._supervisor.slice_http:
+                await self._http.listen_unix(serving(self, ()), path)
+            elif server.http_port is not None:
+                web = serving(self, server.http_allowed_hosts)
+                lines += await self._http.listen(web, server.http_host, server.http_port, tls)
             for line in lines:
                 self._say(line)
         except (BadInheritance, CannotListen, ConfigError, Unservable) as error:

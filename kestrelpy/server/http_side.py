@@ -13,14 +13,30 @@ from typing import TYPE_CHECKING, Final
 from kestrelpy.server.connections import CannotListen, Revocable
 
 if TYPE_CHECKING:
-    from kestrelpy.http import HttpConnection, HttpHost, HttpListener
+    from kestrelpy.http import Admission, HttpConnection, HttpHost, HttpListener, SlicesPort
+
+    Make = Callable[[Admission], HttpListener]
 
 # HTTP may have at most this part of the connections, and of the memory for connections.
 _PART: Final = 4
 
 
+def serving(host: HttpHost, allowed_hosts: Iterable[str]) -> Make:
+    """Return what makes the listener of a daemon."""
+    from kestrelpy.http import open_listener
+
+    return lambda side: open_listener(host, side, frozenset(allowed_hosts))
+
+
+def routing(slices: SlicesPort, allowed_hosts: Iterable[str]) -> Make:
+    """Return what makes the listener of a router."""
+    from kestrelpy.http import open_router
+
+    return lambda side: open_router(slices, side, frozenset(allowed_hosts))
+
+
 class HttpSide:
-    """The HTTP side of one daemon. `allowance` returns how many connections all wires may have
+    """The HTTP side of one process. `allowance` returns how many connections all wires may have
     now, `memory` how many bytes these may hold."""
 
     def __init__(
@@ -35,14 +51,20 @@ class HttpSide:
         self.connections = 0
         self.port: int | None = None  # None: it does not listen
 
-    async def listen(
-        self, host: HttpHost, address: str, port: int, allowed_hosts: tuple[str, ...],
-        tls: ssl.SSLContext | None = None,
-    ) -> list[str]:  # fmt: skip
-        """Listen; return a line for each address. Raise CannotListen."""
-        from kestrelpy.http import open_listener
+    async def listen_unix(self, make: Make, path: str) -> None:
+        """Listen on a Unix socket, for the router of this slice. Raise CannotListen."""
+        listener = make(self)
+        try:
+            await listener.listen_unix(path)
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {path} for HTTP: {error.strerror}") from error
+        self._listener = listener
 
-        listener = open_listener(host, self, frozenset(allowed_hosts))
+    async def listen(
+        self, make: Make, address: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> list[str]:
+        """Listen; return a line for each address. Raise CannotListen."""
+        listener = make(self)
         try:
             names = await listener.listen(address, port, tls)
         except OSError as error:

@@ -4,6 +4,7 @@
     WATCHDOG_USEC   WATCHDOG=1 twice in this time, from the loop that serves the clients
     LISTEN_FDS      listening sockets, from descriptor 3 on: they outlive the daemon, so that
                     connections wait through a restart; LISTEN_FDNAMES: their names
+    SLICE_HTTP      the Unix socket where the router of this slice speaks HTTP
 
 One rule: without these variables nothing happens, and no failure to notify stops the daemon.
 """
@@ -21,6 +22,7 @@ from typing import Final
 log = logging.getLogger("kestrelpy")
 
 FIRST_DESCRIPTOR: Final = 3
+SLICE_HTTP: Final = "SLICE_HTTP"
 # Each note of a start asks for this much time; the next note comes in half of it.
 START_USEC: Final = 60_000_000
 
@@ -40,6 +42,7 @@ class Supervisor:
         self._watchdog_usec = int(watchdog) if meant and watchdog.isdecimal() else 0
         meant = environ.pop("LISTEN_PID", "") == str(os.getpid())
         count = environ.pop("LISTEN_FDS", "")
+        self.slice_http = environ.pop(SLICE_HTTP, "")
         self._names = environ.pop("LISTEN_FDNAMES", "").split(":")
         self._inherited = int(count) if meant and count.isdecimal() else 0
         self._handed: list[tuple[str, socket.socket]] = []

@@ -350,7 +350,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.journals.later_syncs.LaterSyncs": {},
     "server.slices.router.SliceRouter": {
         "_config _config_file _connections_max": SETTING, "lines": CACHE,
-        "_slices _listeners _mail": WORKS,
+        "_slices _listeners _http _mail": WORKS,
     },
     "server.slices.slice_set.SliceSet": {
         "_config _config_file _sockets": SETTING, "_runs processes": WORKS, "_why": "it ends",
@@ -364,7 +364,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.slices.doors.Key": {"_layout _secret": SETTING},
     "server.slices.slice_process.SliceProcess": {
-        "number socket_path _folder _words _notes_path": NAME, "status": "what it said last",
+        "number socket_path http_path _folder _words _notes_path": NAME,
+        "status": "what it said last",
         "is_serving has_served _process": WORKS, "began_s": "when it began last",
     },
     "server.supervisor.Supervisor": {
@@ -628,7 +629,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.options.UnknownOption
         server.daemon.StartError server.connections.listeners.CannotListen
         server.supervisor.BadInheritance journal.held_folder.FolderChanged
-        protocol.routing.answer_ends.Unreadable server.slices.connections.SliceAway
+        protocol.routing.answer_ends.Unreadable
         server.slices.doors.NotThere server.slices.member_slices.Seen
     """,
     "a file, or what is known of one": """

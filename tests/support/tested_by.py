@@ -137,6 +137,10 @@ TESTED_BY: Final[dict[str, str]] = {
             "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
         for name in ("channel", "sockets")
     },
+    "kestrelpy.http.checks":
+        "tests/unit/http/test_guard.py: by what strangers are answered",
+    "kestrelpy.http.slices.ports":
+        "tests/unit/http/slices/test_door.py: Protocols, without behaviour of their own",
     "kestrelpy.http.ports":
         "tests/unit/http/test_call.py: Protocols, without behaviour of their own",
     "kestrelpy.operations.children":

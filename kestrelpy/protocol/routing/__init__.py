@@ -4,7 +4,7 @@ One rule: nothing is decided here; what a client hears comes from a slice.
 """
 
 from kestrelpy.protocol.routing.mail import take_mail
-from kestrelpy.protocol.routing.merging import RouterCounts
+from kestrelpy.protocol.routing.merging import RouterCounts, merged_word
 from kestrelpy.protocol.routing.routed import RoutedConversation, RouterHost
 from kestrelpy.protocol.routing.routed_login import IDLE, Waking
 from kestrelpy.protocol.routing.routed_wire import (
@@ -32,6 +32,7 @@ __all__ = [
     "RouterCounts",
     "RouterHost",
     "Waking",
+    "merged_word",
     "queues_of",
     "take_mail",
 ]

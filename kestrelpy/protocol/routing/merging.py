@@ -44,12 +44,14 @@ _CHECK_HERE: Final = CheckHere()
 
 
 class RouterCounts:
-    """What the router counts itself, since its start; `connections` are those of now."""
+    """What the router counts itself, since its start; `connections` are those of now. `http_port`
+    is where it listens, None: nowhere."""
 
-    __slots__ = ("connections", "connections_total", "refused_noreply")
+    __slots__ = ("connections", "connections_total", "http_port", "refused_noreply")
 
     def __init__(self) -> None:
         self.connections = self.connections_total = self.refused_noreply = 0
+        self.http_port: int | None = None
 
 
 # Yields what to ask next, and is sent its answer; bytes are for the client at once. Returns the
@@ -154,6 +156,7 @@ def _stats(command: Plain, placement: Placement, counts: RouterCounts) -> Asking
     figures[b"refused_noreply"].append(b"%d" % counts.refused_noreply)
     figures[b"curr_connections"] = [b"%d" % counts.connections]
     figures[b"total_connections"] = [b"%d" % counts.connections_total]
+    figures[b"http_port"] = [b"-" if counts.http_port is None else b"%d" % counts.http_port]
     merged = [b"STAT %b %b\r\n" % (name, merged_word(name, each)) for name, each in figures.items()]
     return b"".join([*merged, *_by_name(queues), END])
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, cast
 
 from journal.engine import Member
+from kestrelpy.errors import SliceAway
 from kestrelpy.protocol import (
     IDLE,
     MEMCACHE,
@@ -33,10 +34,6 @@ from kestrelpy.wire.keepalive import keep_alive
 AHEAD_BYTES_MAX: Final = 64 << 10
 WRITE_HIGH_BYTES: Final = 256 << 10
 _TOO_MANY: Final = b"SERVER_ERROR too many connections\r\n"
-
-
-class SliceAway(Exception):
-    """A slice has no process that serves; the text says why."""
 
 
 class RouterPort(RouterHost, Protocol):

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from journal.engine import Engine, EngineAway, Member, Seat, name_of
 from kestrelpy.aside import run_aside
 from kestrelpy.config import Config, place_of
+from kestrelpy.errors import SliceAway
 from kestrelpy.fleet import (
     NOTES,
     ORPHANED_AFTER,
@@ -34,7 +35,6 @@ from kestrelpy.fleet import (
     surplus,
 )
 from kestrelpy.server.daemon import StartError
-from kestrelpy.server.slices.connections import SliceAway
 from kestrelpy.server.slices.doors import Key, NotThere, reach
 from kestrelpy.server.slices.slice_process import SliceProcess
 from kestrelpy.server.slices.slice_set import RETRY_SECONDS, Make, SliceSet

@@ -21,7 +21,7 @@ import kestrelpy
 from journal.engine import Member
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.operations import Caller
+from kestrelpy.operations import Caller, Listening
 from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, Waking, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import CannotListen, Listeners, Logins
@@ -37,6 +37,7 @@ from kestrelpy.server.exposure import (
     secret_of,
     tls_between_members,
 )
+from kestrelpy.server.http_side import HttpSide, routing
 from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.connections import ClientConnection
 from kestrelpy.server.slices.doors import Entrance, Key
@@ -48,6 +49,7 @@ from kestrelpy.server.supervisor import BadInheritance, Supervisor
 log = logging.getLogger("kestrelpy.router")
 
 SWEEP_SECONDS: Final = 0.5
+HANDOVER_SECONDS: Final = 1.0  # for the last answers of slices that have stopped
 _LOOKED_MAX: Final = 1000  # connections in one turn
 
 
@@ -83,6 +85,10 @@ class SliceRouter:
         self._handed: list[tuple[str, socket.socket]] = []  # sockets that we were started with
         self._listeners: Listeners | None = None
         self._mail: asyncio.Server | None = None  # where the slices connect
+        self._http = HttpSide(
+            lambda: self._connections_max,
+            lambda: self._config.server.max_connection_memory_bytes, self._new_number,
+        )  # fmt: skip
 
     # -- the life of the process -------------------------------------------------------------
 
@@ -134,6 +140,10 @@ class SliceRouter:
                 lines = await listeners.listen(
                     server.host, server.port, server.socket, server.text_port
                 )
+            if server.http_port is not None:
+                web, tls = routing(self, server.http_allowed_hosts), self._tls.context
+                lines += await self._http.listen(web, server.http_host, server.http_port, tls)
+                self.counts.http_port = self._http.port
         except CannotListen as error:
             raise StartError(str(error)) from error
         for line in lines:
@@ -175,6 +185,7 @@ class SliceRouter:
     async def _stop(self) -> None:
         if self._listeners is not None:
             self._listeners.close()
+        self._http.close()
         for connection in list(self._connections):
             connection.leave()
         deadline = self._loop.time() + DRAIN_SECONDS
@@ -184,8 +195,12 @@ class SliceRouter:
             connection.abort()
         if self._mail is not None:
             self._mail.close()
-        if self._slices is not None:
+        if self._slices is not None:  # one that stops ends the waits of HTTP as well
             await self._slices.stop()
+        deadline = self._loop.time() + HANDOVER_SECONDS
+        while self._loop.time() < deadline and not self._http.is_empty:
+            await asyncio.sleep(0.01)
+        self._http.abort()
         for member in list(self._members):
             member.abort()
         for task in list(self._tasks):
@@ -223,12 +238,17 @@ class SliceRouter:
         """Return whether the connection may stay."""
         if connection.is_slice:
             return True
-        self.counts.connections_total += 1
-        if self._ending.is_set() or len(self._connections) >= self._connections_max:
+        self._new_number()
+        here = len(self._connections) + self._http.connections
+        if self._ending.is_set() or here >= self._connections_max:
             return False
         self._connections.add(connection)
         self.counts.connections = len(self._connections)
         return True
+
+    def _new_number(self) -> int:
+        self.counts.connections_total += 1
+        return self.counts.connections_total
 
     def dismiss(self, connection: ClientConnection) -> None:
         """Forget a connection that is gone."""
@@ -255,12 +275,62 @@ class SliceRouter:
         for connection in list(self._connections):
             connection.note_owner(number, owner)
 
+    async def connect_http(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Connect to a slice by HTTP, once it serves; raise SliceAway."""
+        assert self._slices is not None
+        await self._slices.connect_http(number, make)
+
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a task of the router."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    # -- for HTTP ---------------------------------------------------------------------------
+
+    def why_away(self, number: int) -> str | None:
+        """Return why a slice does not serve now; None: it serves."""
+        assert self._slices is not None
+        return self._slices.why_away(number)
+
+    @property
+    def default_project(self) -> str | None:
+        """The project of the messaging API whose queues have no prefix."""
+        return self._config.server.default_project
+
+    def queue_of_schedule(self, name: str) -> bytes | None:
+        """Return the queue of a schedule; None: there is no such schedule."""
+        found = self._config.schedules.get(name)
+        return None if found is None else found.queue.encode()
+
+    @property
+    def listening(self) -> Listening | None:
+        """Where the memcache port listens; None: it listens on a Unix socket alone."""
+        server, address = self._config.server, self._listeners and self._listeners.address
+        if not address:
+            return None
+        return Listening(*address, server.tls_cert is not None, server.tls_client_ca is not None)
+
+    @property
+    def http_port(self) -> int | None:
+        """The port of HTTP; None: it is off."""
+        return self._http.port
+
+    @property
+    def memcache_connections(self) -> int:
+        """The number of connections of the memcache port."""
+        return self.counts.connections
+
+    @property
+    def connections_total(self) -> int:
+        """The number of connections that came, of both wires."""
+        return self.counts.connections_total
+
+    @property
+    def http_connections(self) -> int:
+        """The number of connections of HTTP."""
+        return self._http.connections
 
     # -- for conversations ------------------------------------------------------------------
 

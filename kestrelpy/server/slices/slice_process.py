@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from kestrelpy.config import FleetConfig
+from kestrelpy.server.supervisor import SLICE_HTTP
 
 log = logging.getLogger("kestrelpy.router")
 
@@ -43,13 +44,15 @@ class SliceProcess:
     def __init__(
         self, number: int, fleet: FleetConfig, folder: Path, sockets: Path,
         config_file: Path | None, note: Callable[[], None], is_in_fleet: bool = False,
+        has_http: bool = False,
     ) -> None:  # fmt: skip
         """`fleet` places the queues, until the router ends. `note` is called when it begins to
         serve, and when it ends. `is_in_fleet`: it may wait as a standby, and is started again
-        whatever it ends of."""
+        whatever it ends of. `has_http`: it speaks HTTP as well, on a socket of its own."""
         self.number: Final = number
         self._fleet = fleet
         self.socket_path: Final = sockets / f"{number}"
+        self.http_path: Final = sockets / f"{number}.http" if has_http else None
         self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
         self.is_serving = False
@@ -126,6 +129,7 @@ class SliceProcess:
             "KESTRELPY_SERVER_PORT": "off",
             "KESTRELPY_SERVER_TEXT_PORT": "off",
             "KESTRELPY_SERVER_HTTP_PORT": "off",
+            SLICE_HTTP: "" if self.http_path is None else str(self.http_path),
             "NOTIFY_SOCKET": str(self._notes_path),
             PARENT: str(os.getpid()),
             MAIL: str(self._mail_path),

@@ -18,10 +18,10 @@ from typing import Final
 from journal.engine import Member
 from journal.files import Disk
 from kestrelpy.config import Config
+from kestrelpy.errors import SliceAway
 from kestrelpy.fleet import make_slice_folders
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.reloading import in_time
-from kestrelpy.server.slices.connections import SliceAway
 from kestrelpy.server.slices.slice_process import SliceProcess
 
 # How long a request waits for a slice whose process has ended: that long a start takes.
@@ -73,7 +73,7 @@ class SliceSet:
         """Start the process of a slice."""
         made = self.processes[number] = SliceProcess(
             number, self._config.fleet, folder, self._sockets, self._config_file, self._note,
-            is_in_fleet,
+            is_in_fleet, has_http=self._config.server.http_port is not None,
         )  # fmt: skip
         task = self._loop.create_task(made.run())
         self._runs.add(task)
@@ -83,14 +83,29 @@ class SliceSet:
     async def connect(self, number: int, make: Make) -> Member | None:
         """Connect to a slice, once it serves; return the member of a fleet that has it. Raise
         SliceAway."""
+        await self._connect(number, make, self.processes[number].socket_path)
+        return None
+
+    async def connect_http(self, number: int, make: Make) -> None:
+        """Connect to a slice by HTTP, once it serves; raise SliceAway."""
+        path = self.processes[number].http_path
+        assert path is not None, "HTTP is on from the start"
+        await self._connect(number, make, path)
+
+    def why_away(self, number: int) -> str | None:
+        """Return why a slice does not serve now; None: it serves."""
+        each = self.processes[number]
+        return None if each.is_serving else each.status
+
+    async def _connect(self, number: int, make: Make, path: Path) -> None:
         each, why = self.processes[number], ""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:
                     await self._until(lambda: each.is_serving)
                     try:
-                        await self._loop.create_unix_connection(make, str(each.socket_path))
-                        return None
+                        await self._loop.create_unix_connection(make, str(path))
+                        return
                     except OSError as error:  # it ended just now, or too many connect at once
                         why = error.strerror or str(error)
                     await asyncio.sleep(RETRY_SECONDS)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from kestrelpy.errors import SliceAway
 from kestrelpy.placement import Placement
 from kestrelpy.server.daemon import StartError
-from kestrelpy.server.slices.connections import ClientConnection, SliceAway
+from kestrelpy.server.slices.connections import ClientConnection
 from kestrelpy.server.slices.router import SliceRouter
 from kestrelpy.server.slices.slice_process import SliceProcess
 from tests.support.at_rest import left_over

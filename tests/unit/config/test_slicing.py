@@ -53,10 +53,12 @@ def test_an_alias_of_queues_in_two_slices_is_refused(tmp_path: Path) -> None:
     assert not read(tmp_path, OFF + text).is_router
 
 
-def test_a_door_that_does_not_lead_to_slices_yet_is_refused(tmp_path: Path) -> None:
-    said = refused(tmp_path, "[fleet]\nslices = 3\n")
-    assert "http_port" in said
-    assert "that does not lead over slices yet" in said
+def test_http_leads_to_slices_here_and_not_yet_to_those_of_an_engine(tmp_path: Path) -> None:
+    assert read(tmp_path, "[fleet]\nslices = 3\n").is_router
+    said = refused(
+        tmp_path, '[fleet]\nslices = 3\nengine = "postgresql://h/d"\naddress = "h:1"\n'
+    )
+    assert "slices with engine and http_port" in said
 
 
 def test_the_text_port_leads_to_slices(tmp_path: Path) -> None:

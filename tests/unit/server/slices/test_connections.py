@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from journal.engine import Member
+from kestrelpy.errors import SliceAway
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.routing.merging import RouterCounts
 from kestrelpy.server import clock
@@ -17,7 +18,6 @@ from kestrelpy.server.connections import BODY_MS
 from kestrelpy.server.slices.connections import (
     AHEAD_BYTES_MAX,
     ClientConnection,
-    SliceAway,
     SliceConnection,
 )
 from tests.support.routed_harness import NoUsers

@@ -1,0 +1,58 @@
+"""The router, as HTTP sees it.
+
+One rule: Protocols only, no code, so that each part can be read and tested without the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from kestrelpy.operations import Listening
+from kestrelpy.placement import Placement
+
+
+class SlicesPort(Protocol):
+    """The slices, which are reached by their numbers, and the router itself."""
+
+    placement: Placement
+
+    def why_away(self, number: int) -> str | None:
+        """Return why a slice does not serve now; None: it serves."""
+
+    async def connect_http(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Connect to a slice by HTTP, once it serves; raise SliceAway."""
+
+    @property
+    def default_project(self) -> str | None:
+        """The project of the messaging API whose queues have no prefix."""
+
+    def queue_of_schedule(self, name: str) -> bytes | None:
+        """Return the queue of a schedule; None: there is no such schedule."""
+
+    @property
+    def listening(self) -> Listening | None:
+        """Where the memcache port listens; None: it listens on a Unix socket alone."""
+
+    @property
+    def http_port(self) -> int | None:
+        """The port of HTTP."""
+
+    @property
+    def memcache_connections(self) -> int:
+        """The number of connections of the memcache port."""
+
+    @property
+    def connections_total(self) -> int:
+        """The number of connections that came, of both wires."""
+
+    @property
+    def http_connections(self) -> int:
+        """The number of connections of this wire."""
+
+    def reload_beside(self) -> None:
+        """Read the configuration again, as each slice does now."""
+
+    def shutdown(self, why: str) -> None:
+        """End the process and its slices; raise ClientError if clients may not do that."""

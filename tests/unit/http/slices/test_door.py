@@ -1,0 +1,247 @@
+"""HTTP through a router before three slices: as one server, also when a slice ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.sliced_web import SlicedWeb, sliced_web
+
+QUEUES = ("a", "c", "g")  # one in each slice
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[SlicedWeb]:
+    config = "[server]\nallow_delete = true\nallow_shutdown = true\n"
+    async with sliced_web(tmp_path, config) as running:
+        yield running
+
+
+def is_waiting(web: SlicedWeb, queue: str) -> bool:
+    """True if a client waits for an item of this queue."""
+    daemon = web.of(queue).daemon
+    assert daemon is not None
+    calls = [each.call for each in daemon._http.connected()]
+    return any(call is not None and call.is_waiting for call in calls)
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.005)
+
+
+async def test_an_item_goes_to_the_slice_of_its_queue(web: SlicedWeb) -> None:
+    for name in QUEUES:
+        said = await web.client.post(f"/queues/{name}/items", content=name)
+        assert (said.status_code, said.json()) == (201, {"id": 1})
+    for name in QUEUES:
+        daemon = web.of(name).daemon
+        assert daemon is not None
+        assert set(daemon.broker.queues) == {name.encode()}
+        lease = (await web.client.post(f"/queues/{name}/leases")).json()["leases"][0]
+        assert lease["body"] == name
+        gone = await web.client.delete(f"/queues/{name}/leases/{lease['token']}")
+        assert gone.status_code == 204
+
+
+async def test_a_large_body_passes_in_both_directions(web: SlicedWeb) -> None:
+    body = bytes(range(256)) * (3 << 12)  # 3 MiB
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 50_000):
+            yield body[start : start + 50_000]
+
+    for content in (body, pieces()):
+        said = await web.client.post("/queues/a/items", content=content)
+        assert said.status_code == 201
+        taken = await web.client.post(
+            "/queues/a/leases", headers={"Accept": "application/octet-stream"}
+        )
+        assert taken.content == body
+
+
+async def test_a_body_above_the_limit_is_refused_and_the_next_request_is_answered(
+    web: SlicedWeb,
+) -> None:
+    said = await web.client.post("/queues/a/leases", content=b"x" * (2 << 20))
+    assert (said.status_code, said.json()["title"]) == (413, "Request Entity Too Large")
+    said = await web.client.post("/v2/queues/a/messages", content=b"x" * (2 << 20))
+    assert said.status_code == 400
+    assert (await web.client.get("/health")).status_code == 200
+
+
+async def test_a_connection_to_a_slice_serves_one_request_after_the_other(web: SlicedWeb) -> None:
+    for _ in range(5):
+        assert (await web.client.get("/admin/queues/a")).status_code == 404
+    assert len(web.connects) == 1
+
+
+async def test_a_waiting_client_gets_the_item_that_another_one_stores(web: SlicedWeb) -> None:
+    waiting = asyncio.create_task(web.client.post("/queues/c/leases?wait=20s"))
+    await until(lambda: is_waiting(web, "c"))
+    await web.client.post("/queues/c/items", content="late")
+    assert (await waiting).json()["leases"][0]["body"] == "late"
+
+
+async def test_a_client_that_hangs_up_waits_no_more_in_the_slice(web: SlicedWeb) -> None:
+    peer = await web.raw(
+        b"POST /queues/c/leases?wait=20s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+    )
+    await until(lambda: is_waiting(web, "c"))
+    peer.writer.close()
+    await until(lambda: not is_waiting(web, "c"))
+
+
+async def test_a_slice_that_stops_in_a_wait_says_so(web: SlicedWeb) -> None:
+    waiting = asyncio.create_task(web.client.post("/queues/c/leases?wait=20s"))
+    await until(lambda: is_waiting(web, "c"))
+    await web.of("c").stop()
+    said = await waiting
+    assert said.status_code == 503
+    assert said.json()["description"] == "the server stops: ask again later"
+
+
+async def test_a_request_whose_slice_ends_is_sent_once_and_its_outcome_is_open(
+    web: SlicedWeb,
+) -> None:
+    await web.client.post("/queues/c/items", content="first")
+    connects = len(web.connects)
+    waiting = asyncio.create_task(web.client.post("/queues/c/leases?wait=20s&limit=1&after=5"))
+    assert (await waiting).status_code == 400
+    waiting = asyncio.create_task(web.client.post("/queues/g/leases?wait=20s"))
+    await until(lambda: is_waiting(web, "g"))
+    daemon = web.of("g").daemon
+    assert daemon is not None
+    daemon._http.abort()  # as a kill does
+    said = await waiting
+    assert said.status_code == 502
+    assert "may have been carried out, or not" in said.json()["description"]
+    assert web.connects[connects:].count(web.placement.slice_of(b"g")) == 1
+
+
+async def test_a_slice_that_is_away_is_named_and_the_others_go_on(web: SlicedWeb) -> None:
+    await web.of("c").stop()
+    number = web.placement.slice_of(b"c")
+    why = f"slice {number} does not serve: ended with code 1"
+    said = await web.client.post("/queues/c/items", content="c")
+    assert (said.status_code, said.json()["description"]) == (503, why)
+    assert (await web.client.post("/queues/a/items", content="a")).status_code == 201
+    said = await web.client.get("/health")
+    assert (said.status_code, said.json()["status"], said.json()["reason"]) == (503, "failed", why)
+    said = await web.client.get("/ready")
+    assert (said.status_code, said.json()["why"]) == (503, why)
+    assert (await web.client.get("/metrics")).status_code == 503
+    await web.of("c").start()
+    assert (await web.client.get("/ready")).json() == {"ready": True, "why": None, "warning": None}
+
+
+async def test_a_stranger_is_refused_by_the_router_itself(web: SlicedWeb) -> None:
+    said = await web.client.get("/health", headers={"Host": "evil.example"})
+    assert said.status_code == 421
+    said = await web.client.post("/queues/a/items", headers={"Origin": "http://evil.example"})
+    assert said.status_code == 403
+    assert (await web.client.request("OPTIONS", "/health")).status_code == 405
+    assert web.connects == []
+
+
+async def test_the_slice_knows_the_address_of_the_client_and_believes_no_client(
+    web: SlicedWeb,
+) -> None:
+    waiting = asyncio.create_task(
+        web.client.post("/queues/c/leases?wait=20s", headers={"Kestrelpy-Client": "1.2.3.4:5"})
+    )
+    await until(lambda: is_waiting(web, "c"))
+    said = await web.client.get("/admin/connections")
+    peers = [each["peer"] for each in said.json()["connections"] if each["is_waiting"]]
+    assert len(peers) == 1
+    assert peers[0].startswith("127.0.0.1:")
+    await web.client.post("/queues/c/items", content="x")
+    await waiting
+
+
+async def test_a_job_is_known_by_one_number_everywhere(web: SlicedWeb) -> None:
+    known = []
+    for name in QUEUES:
+        await web.client.post(f"/queues/{name}/items", content="x")
+        said = await web.client.post(f"/admin/queues/{name}/purge", json={"all": True})
+        assert said.status_code == 200
+        known.append(said.json()["id"])
+    assert sorted(known) == [1, 2, 3]
+    listed = (await web.client.get("/admin/jobs")).json()["jobs"]
+    assert {(each["id"], each["queue"]) for each in listed} == set(zip(known, QUEUES, strict=True))
+    for number, name in zip(known, QUEUES, strict=True):
+        assert (await web.client.get(f"/admin/jobs/{number}")).json()["queue"] == name
+    said = await web.client.get("/admin/jobs/9")
+    assert said.json()["description"].startswith("there is no job 9:")
+
+
+async def test_a_connection_is_closed_by_the_number_of_the_list(web: SlicedWeb) -> None:
+    clients = {name: await web.of(name).memcache() for name in QUEUES}
+    for each in clients.values():
+        assert await each.ask(b"client 10.0.0.1:7 -\r\nget x\r\n")
+    said = (await web.client.get("/admin/connections?limit=2")).json()
+    rows = said["connections"]
+    while said["next"]:
+        said = (await web.client.get(said["next"])).json()
+        rows += said["connections"]
+    ids = [each["id"] for each in rows]
+    assert ids == sorted(set(ids))
+    ours = [each["id"] for each in rows if each["wire"] == "memcache"]
+    assert len(ours) == len(clients)
+    for each in ours:
+        assert (await web.client.delete(f"/admin/connections/{each}")).json() == {"count": 1}
+    for client in clients.values():
+        while await client.line():
+            pass
+
+
+async def test_reload_and_mode_reach_every_slice(web: SlicedWeb) -> None:
+    assert (await web.client.post("/admin/reload")).json() == {"count": 1}
+    assert web.reloads == 1
+    assert (await web.client.patch("/admin/mode", json={"mode": "readonly"})).status_code == 200
+    for each in web.slices.values():
+        assert each.daemon is not None
+        assert each.daemon.mode == "readonly"
+    assert (await web.client.get("/ready")).json()["why"] == "readonly"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "ends"),
+    [
+        ("/admin/drain?dry_run", None, 200, False),
+        ("/admin/drain", {"dry_run": True}, 200, False),
+        ("/admin/drain?dry_run=true", {"dry_run": True}, 400, False),
+        ("/admin/drain?dry_run=maybe", None, 400, False),
+        ("/admin/drain?dry_run=false", None, 202, True),
+        ("/admin/drain", None, 202, True),
+    ],
+)
+async def test_a_drain_ends_the_router(
+    web: SlicedWeb, path: str, body: object, status: int, ends: bool
+) -> None:
+    said = await (web.client.post(path, json=body) if body else web.client.post(path))
+    assert said.status_code == status
+    assert bool(web.ended) is ends
+    assert all(each.daemon and not each.daemon.is_leaving for each in web.slices.values())
+
+
+async def test_the_files_of_the_page_need_no_slice(web: SlicedWeb) -> None:
+    for each in web.slices.values():
+        await each.stop()
+    said = await web.client.get("/")
+    assert (said.status_code, said.headers["content-type"][:9]) == (200, "text/html")
+    again = await web.client.get("/", headers={"If-None-Match": said.headers["etag"]})
+    assert again.status_code == 304
+    assert (await web.client.get("/page/none.js")).status_code == 404
+
+
+async def test_a_path_that_is_none_is_answered_as_by_a_server(web: SlicedWeb) -> None:
+    assert (await web.client.get("/nothing")).status_code == 404
+    said = await web.client.delete("/health")
+    assert (said.status_code, said.headers["allow"]) == (405, "GET, HEAD")
+    assert (await web.client.head("/health")).status_code == 200
+    assert (await web.client.head("/admin/queues")).content == b""
+    assert (await web.client.get("/openapi.json")).json()["openapi"]
