@@ -72,6 +72,13 @@ class Asked(NamedTuple):
         """Return its path and query with other values."""
         return f"{quote(self.scope['path'])}?{urlencode(self.query | changed)}".encode()
 
+    def of_path(self, path: str, **changed: object) -> bytes:
+        """Return another path with its query, with other values if some are given."""
+        query: bytes = self.scope["query_string"]
+        if changed:
+            query = urlencode(self.query | changed).encode()
+        return b"%b?%b" % (path.encode(), query)
+
     @property
     def project(self) -> bytes:
         """The project that it names."""

@@ -23,9 +23,11 @@ from kestrelpy.http.app import checks_of, route_of
 from kestrelpy.http.call import Gone
 from kestrelpy.http.checks import Checks, Rejected, say, send_answer
 from kestrelpy.http.listener import Admission, HttpConnection, HttpListener, Receive, Scope, Send
+from kestrelpy.http.live import STREAMS_MAX
 from kestrelpy.http.slices import merging, metrics, ordered
 from kestrelpy.http.slices.asked import Asked, SliceAnswer, to_client
 from kestrelpy.http.slices.links import Links, SliceEnded, SliceLink
+from kestrelpy.http.slices.live import ViewOfSlices
 from kestrelpy.http.slices.ports import SlicesPort
 from kestrelpy.http.slices.table import (
     Anywhere,
@@ -53,20 +55,26 @@ def open_router(
     slices: SlicesPort, admission: Admission, allowed_hosts: frozenset[str]
 ) -> HttpListener:
     """Return the listener of a router, which does not listen yet."""
-    links = Links(slices)
-    door = Door(slices, links, checks_of(allowed_hosts))
-    return HttpListener(door, admission, at_close=links.close)
+    door = Door(slices, Links(slices), checks_of(allowed_hosts))
+    return HttpListener(door, admission, at_close=door.close)
 
 
 class Door:
     """The application that uvicorn's protocol calls."""
 
-    __slots__ = ("_checks", "_links", "_slices")
+    __slots__ = ("_checks", "_links", "_slices", "is_ending", "streams")
 
     def __init__(self, slices: SlicesPort, links: Links, checks: Checks) -> None:
         self._slices = slices
         self._links = links
         self._checks = checks
+        self.is_ending = asyncio.Event()
+        self.streams = 0  # of live views
+
+    def close(self) -> None:
+        """The router ends: streams of live views end, and no request waits in a free connection."""
+        self.is_ending.set()
+        self._links.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -88,7 +96,8 @@ class Door:
 
         try:
             self._checks.check(scope)
-            await _Request(self._slices, self._links, self._checks, scope, receive, answer).run()
+            request = _Request(self._slices, self._links, self._checks, scope, receive, answer)
+            await request.run(self)
         except Rejected as rejected:
             await say(answer, rejected.status, str(rejected), rejected.headers)
         except SliceAway as away:
@@ -129,7 +138,7 @@ class _Request:
         self._route = found[0] if found is not None else None
         self._asked = Asked.of(scope, self._route, found[1] if found is not None else {}, slices)
 
-    async def run(self) -> None:
+    async def run(self, door: Door) -> None:
         """Send it where its row says, and answer."""
         row = row_of(self._route)
         if isinstance(row, OfQueue):
@@ -153,8 +162,10 @@ class _Request:
             await self._reload()
         elif isinstance(row, Drain):
             await self._drain()
+        elif isinstance(row, LiveView):
+            await (self._stream(door) if row.is_stream else self._view())
         else:
-            assert isinstance(row, Anywhere | LiveView)
+            assert isinstance(row, Anywhere)
             await self._pass_on(self._any)
 
     # -- which slice ------------------------------------------------------------------------
@@ -327,6 +338,33 @@ class _Request:
         if any(each.status == 200 for each in answers):
             self._slices.reload_beside()
         await self._merge(merging.first, answers)
+
+    # -- the page ---------------------------------------------------------------------------
+
+    def _live(self) -> ViewOfSlices:
+        share = self._connection.share
+        held = share.held
+        return ViewOfSlices(self._asked, self._whole, lambda: share.shrink(held))
+
+    async def _view(self) -> None:
+        await self._body()
+        found = await self._live().look()
+        await self._say(found if isinstance(found, SliceAnswer) else merging.in_json(200, found))
+
+    async def _stream(self, door: Door) -> None:
+        await self._body()
+        if self._asked.method == "HEAD":
+            await self._pass_on(self._any)
+            return
+        if door.streams >= STREAMS_MAX:
+            raise Rejected(503, f"{STREAMS_MAX} live views are open: close one, or ask /views")
+        door.streams += 1
+        try:
+            refusal = await self._live().stream(self._send, door.is_ending)
+        finally:
+            door.streams -= 1
+        if refusal is not None:
+            await self._say(refusal)
 
     # -- numbers, jobs, the end -------------------------------------------------------------
 
