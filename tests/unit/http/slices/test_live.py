@@ -87,6 +87,7 @@ async def test_a_bad_parameter_is_refused_as_by_a_server(web: SlicedWeb) -> None
 
 
 async def test_a_slice_that_is_away_is_a_line_of_the_verdict(web: SlicedWeb) -> None:
+    await tick(web)
     await web.of("c").stop()
     found = await view(web, "queues")
     number = web.placement.slice_of(b"c")
