@@ -117,7 +117,7 @@ class Entrance(asyncio.Protocol):
         near = Side(self._client)
         transport.set_protocol(near)
         near.connection_made(transport)
-        self._port.start_task(_join(near, path))
+        self._port.start_task(join(near, path))
 
     def eof_received(self) -> bool | None:
         return self._client.eof_received()
@@ -172,7 +172,7 @@ class Side(asyncio.Protocol):
             self._client.connection_lost(exc)
 
 
-async def _join(near: Side, path: Path) -> None:
+async def join(near: Side, path: Path) -> None:
     """Join a member's connection to the slice with this socket."""
     far = Side()
     try:
@@ -182,9 +182,10 @@ async def _join(near: Side, path: Path) -> None:
             near.transport.write(_AWAY)
             near.transport.close()
         return
-    if near.transport is None:
-        if far.transport is not None:
-            far.transport.close()
+    if near.transport is None or far.transport is None:  # one has ended meanwhile
+        for each in (near.transport, far.transport):
+            if each is not None:
+                each.close()
         return
     near.other, far.other = far, near
     near.transport.write(_OK)
@@ -230,15 +231,16 @@ async def reach(
     or OSError."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
-    transport, _ = await loop.create_connection(  # type: ignore[call-overload]  # of `tls`
+    transport, asking = await loop.create_connection(  # type: ignore[call-overload]  # of `tls`
         lambda: _Asking(line, answer), *address, **tls
     )
     try:
-        said = await answer
+        await answer
     except asyncio.CancelledError:
         transport.abort()
         raise
-    if said != _OK:
+    said = b"" if transport.is_closing() and asking.begun == _OK else asking.begun
+    if said != _OK:  # or more has come, or the connection has ended, since the answer
         transport.abort()
         raise NotThere(_one_line(said) or "it closed the connection")
     protocol = make()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from kestrelpy.server.slices.doors import Entrance, Key, NotThere, Side, reach
+from kestrelpy.server.slices.doors import Entrance, Key, NotThere, Side, join, reach
 
 KEY = Key("3f6a", "a-secret-of-members")
 OPEN = Key("3f6a", "")
@@ -55,6 +55,9 @@ class Wire(asyncio.Transport):
         self.sent += bytes(data)
 
     def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
         self.is_closed = True
 
     def is_closing(self) -> bool:
@@ -185,3 +188,43 @@ async def test_an_answer_that_is_not_the_yes_is_the_reason(answer: bytes, says: 
         with pytest.raises(NotThere, match=says):
             await reach(place, KEY.line(1), Side)
     assert asked == [KEY.line(1)]
+
+
+@pytest.mark.parametrize(
+    ("more", "is_closed"), [(b"", True), (b"SERVER_ERROR too many connections\r\n", False)]
+)
+async def test_what_comes_with_the_yes_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, more: bytes, is_closed: bool
+) -> None:
+    async def connect(
+        make: Callable[[], asyncio.Protocol], *address: object
+    ) -> tuple[Wire, asyncio.Protocol]:
+        wire, asking = Wire(), make()
+        asking.connection_made(wire)
+        asking.data_received(b"OK\r\n")
+        if more:
+            asking.data_received(more)
+        wire.is_closed = is_closed
+        return wire, asking
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+    made = list[Side]()
+    with pytest.raises(NotThere, match="^OK$" if more else "it closed the connection"):
+        await reach(("host", 1), KEY.line(1), lambda: made.append(Side()) or made[0])
+    assert made == []
+
+
+async def test_a_slice_that_ends_as_a_member_is_joined_to_it_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def connect(make: Callable[[], asyncio.Protocol], path: str) -> None:
+        far = make()
+        far.connection_made(Wire())
+        far.connection_lost(None)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", connect)
+    near, wire = Side(Client()), Wire()
+    near.connection_made(wire)
+    await join(near, Path("1"))
+    assert wire.is_closed
+    assert wire.sent == b""
