@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -27,3 +29,26 @@ def test_a_thread_that_waits_has_the_interpreter_before_a_part_of_a_turn_is_over
     assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
     assert SWITCH_SECONDS < LINE_SECONDS
     assert SWITCH_SECONDS_HURRIED < LINE_SECONDS_HURRIED
+
+
+ENDS_WITH = "import os, sys, time; from kestrelpy.server.process import end_with_parent; "
+
+
+def test_a_process_whose_parent_is_another_one_already_ends_at_once() -> None:
+    words = [sys.executable, "-c", ENDS_WITH + "end_with_parent(1 << 30); print('lives on')"]
+    found = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (-signal.SIGKILL, b"")
+
+
+def test_a_process_ends_with_its_parent() -> None:
+    child = ENDS_WITH + "end_with_parent(os.getppid()); print(flush=True); time.sleep(600)"
+    parent = (
+        "import subprocess, sys; "
+        "subprocess.Popen([sys.executable, '-c', sys.argv[1]]); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", parent, child]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"\n"  # the child has said with whom it ends
+        started.kill()
+        assert started.stdout.read() == b""  # it holds the pipe until it ends
