@@ -32,8 +32,8 @@ serve: install ## install, then run the daemon on its default configuration
 
 install: $(VENV)/.installed ## only make .venv, with the command .venv/bin/kestrelpy
 
-fleet: $(VENV)/.installed-trial ## a whole fleet on this machine, to try: kill its owner, and look
-	@exec $(PY) -m kestrelpy.examples.fleet $(ARGS)
+fleet: $(VENV)/.installed-trial ## a whole fleet on this machine, to try: kill its owner, and look; SLICES=16 MEMBERS=4: a wide one
+	@exec $(PY) -m kestrelpy.examples.fleet $(if $(SLICES),--slices $(SLICES)) $(if $(MEMBERS),--members $(MEMBERS)) $(ARGS)
 
 compile: $(PY) ## 2 minutes: the hot path as C in an environment of its own: sets x 1.5, fetches x 1.8
 	@.ci/compile $(PY)

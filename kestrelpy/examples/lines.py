@@ -51,6 +51,7 @@ class Run:
     def __init__(self, folder: Path, lines: int, seed: int) -> None:
         self.folder, self.lines = folder, lines
         self.servers: list[tuple[str, int]] = []
+        self.queues = [QUEUE]  # each has every so many-th line, and the workers in turn
         self.began = time.monotonic()
         self.results = Results([folder / f"worker-{number}" for number in range(1, WORKERS + 1)])
         # Reasons why a line may be handled again, by its number.
@@ -67,7 +68,8 @@ class Run:
         self.start_servers()
         for number in range(1, WORKERS + 1):
             self.start(f"worker {number}")
-        self.start("producer")
+        for number in range(1, len(self.queues) + 1):
+            self.start(f"producer {number}")
         reported = moved = time.monotonic()
         while not self.is_finished():
             time.sleep(_LOOK_SECONDS)
@@ -102,9 +104,12 @@ class Run:
             command += ["--http-port", "off"]
         elif kind == "worker":
             results = str(self.folder / f"worker-{number}")
-            command += ["kestrelpy.examples.worker", QUEUE, results, *server]
+            queue = self.queues[int(number) % len(self.queues)]
+            command += ["kestrelpy.examples.worker", queue, results, *server]
         else:
-            command += ["kestrelpy.examples.producer", QUEUE, "--lines", str(self.lines), *server]
+            queue = self.queues[int(number) - 1]
+            command += ["kestrelpy.examples.producer", queue, "--lines", str(self.lines), *server]
+            command += ["--share", f"{number}/{len(self.queues)}"]
         out, log = self.folder / f"{kind}.out", self.folder / f"{kind}.log"
         if kind == "daemon":
             out.write_text("")  # without the output of an earlier one
@@ -147,19 +152,25 @@ class Run:
         self.start(name)
 
     def is_finished(self) -> bool:
-        """True if the producer has ended, and the queue has no item, ready or leased."""
+        """True if the producers have ended, and their queues have no item, ready or leased."""
         for name, child in self.children.items():
-            if child.poll() is not None and (name != "producer" or child.returncode != 0):
+            is_producer = name.startswith("producer")
+            if child.poll() is not None and not (is_producer and child.returncode == 0):
                 log = (self.folder / f"{name.partition(' ')[0]}.log").read_text()
                 raise Failed(f"{name} ended with exit code {child.returncode}:\n{log}")
-        if self.children["producer"].returncode is None or self.accidents:
+        producers = [child for name, child in self.children.items() if name.startswith("producer")]
+        if any(each.returncode is None for each in producers) or self.accidents:
             return False
+        return all(map(self.is_empty, self.queues))
+
+    def is_empty(self, queue: str) -> bool:
+        """True if a queue has no item, ready or leased, according to the server that serves."""
         for server in self.servers:
             client = Client(server, connect_timeout=5, timeout=30)
             try:
-                stats = client.stats(QUEUE)
+                stats = client.stats(queue)
                 return all(
-                    stats[f"queue_{QUEUE}_{key}".encode()] == 0
+                    stats[f"queue_{queue}_{key}".encode()] == 0
                     for key in ("items", "open_transactions")
                 )
             except (OSError, MemcacheError, KeyError):
@@ -207,19 +218,25 @@ def a_folder() -> Iterator[Path]:
 
 def main(
     argv: list[str] | None = None,
-    kind: type[Run] = Run,
+    make: Callable[[Path, int, argparse.Namespace], Run] = lambda folder, lines, options: Run(
+        folder, lines, options.seed
+    ),
     folder_of_run: Callable[[], AbstractContextManager[Path]] = a_folder,
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
 ) -> int:
-    """Run it from the command line; return the exit code."""
+    """Run it from the command line; return the exit code. `make` gets how many lines there are, and
+    the options, with a seed."""
     parser = argparse.ArgumentParser(description="The main job on real input, with accidents.")
+    add_options(parser)
     parser.add_argument("--lines", type=int, default=LINES, metavar="N")
     parser.add_argument("--seed", type=int, default=None, help="of the random kills")
     options = parser.parse_args(argv)
-    seed = random.randrange(1_000_000) if options.seed is None else options.seed
+    if options.seed is None:
+        options.seed = random.randrange(1_000_000)
     expected = expected_checksums(options.lines)
-    print(f"{len(expected):,} lines of Python's own sources; --seed {seed}", flush=True)
+    print(f"{len(expected):,} lines of Python's own sources; --seed {options.seed}", flush=True)
     with folder_of_run() as folder:
-        run = kind(folder, len(expected), seed)
+        run = make(folder, len(expected), options)
         try:
             run.run()
         except Failed as error:

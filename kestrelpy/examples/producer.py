@@ -5,7 +5,7 @@
 Each item is `<number> <line>`. `set` returns True once the item is on disk. If the connection
 breaks before that, the item may be stored or not, so the producer sends it again: no line is lost,
 and the number shows a line that is stored twice. In a fleet one member serves: the producer asks
-one after the other.
+one after the other. With `--share 2/4` it stores every fourth line, from the second one on.
 
 The producer prints `resent <number>` for these, and at the end `stored <count>`.
 """
@@ -114,10 +114,13 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, help="default: Python's own sources")
     parser.add_argument("--server", default="127.0.0.1:22133", metavar="HOST:PORT[,HOST:PORT]")
     parser.add_argument("--lines", type=int, help="stop after this many lines")
+    parser.add_argument("--share", default="1/1", metavar="NTH/OF", help="default: all lines")
     options = parser.parse_args()
     servers = [each.rpartition(":") for each in options.server.split(",")]
     addresses = [(host, int(port)) for host, _, port in servers]
+    nth, of = map(int, options.share.split("/"))
     lines = numbered_lines(options.files or standard_library_files(), options.lines)
+    lines = itertools.islice(lines, nth - 1, None, of)
     stored = Producer(addresses, options.queue, lines).run()
     print(f"stored {stored}", flush=True)
 

@@ -92,15 +92,37 @@ def test_the_page_of_the_standby_links_to_the_page_of_the_owner(trial: Shown) ->
         assert answer.status == 200
 
 
-def test_the_main_job_holds_on_a_fleet() -> None:
+@pytest.mark.parametrize(
+    ("words", "victims"),
+    [
+        ((), ("primary", "owner")),
+        (("--slices", "4", "--members", "3"), ("primary", "member")),
+    ],
+)
+def test_the_main_job_holds_on_a_fleet(words: tuple[str, ...], victims: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "kestrelpy.examples.fleet.lines", "--lines", "4000"]
     done = subprocess.run(
-        [*command, "--seed", "1"], capture_output=True, text=True, timeout=250, check=False
+        [*command, "--seed", "1", *words], capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for said in (
-        "kill -9 the primary",
-        "kill -9 the owner",
-        "4,000 of 4,000 lines handled, 0 lost",
-    ):
-        assert said in done.stdout
+    assert "4,000 of 4,000 lines handled, 0 lost" in done.stdout
+    assert all(f"kill -9 the {each}" in done.stdout for each in victims)
+    assert ("drain" in done.stdout) == bool(words)
+
+
+def test_members_share_slices_and_one_that_is_killed_loses_nothing() -> None:
+    shown = Shown("--takeover", "1s", "--slices", "4", "--members", "3")
+    try:
+        victim = int(shown.until(r"kill -9 (\d+) +member a")[1])
+        shown.until(r"a owns \d.*, b owns \d.*, c owns \d")
+        shown.until(r"[1-9]\d* stored, [1-9]\d* handled")
+        os.killpg(victim, signal.SIGKILL)
+        shown.until("member a has died")
+        shown.until("member a is started again")
+        count = len(re.findall("handled", "".join(shown.lines)))
+        shown.until(r"[1-9]\d* handled", count=count + 1)
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.process.wait(SECONDS) == 0, "".join(shown.lines)
+        assert " 0 lost" in "".join(shown.lines)
+    finally:
+        shown.end()
