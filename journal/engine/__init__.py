@@ -26,6 +26,7 @@ from journal.engine.engine import (
     EngineFull,
     Fenced,
     FileFacts,
+    Layout,
     Member,
     Op,
     Owner,
@@ -40,7 +41,8 @@ from journal.engine.facts import Facts, Made, Replica
 
 __all__ = [
     "FORM", "PIECE_BYTES", "S3_FORM", "SLICE", "Claim", "Commits", "Create", "DeleteFile", "Engine",
-    "EngineAway", "EngineFiles", "EngineFull", "Facts", "Fenced", "FileFacts", "Made", "Member",
-    "Op", "Owner", "Piece", "Rename", "Replica", "Seat", "Takeover", "Write", "is_address",
-    "is_object_store", "name_of", "slice_name", "split_slice", "why_no_address", "without_secret",
+    "EngineAway", "EngineFiles", "EngineFull", "Facts", "Fenced", "FileFacts", "Layout", "Made",
+    "Member", "Op", "Owner", "Piece", "Rename", "Replica", "Seat", "Takeover", "Write",
+    "is_address", "is_object_store", "name_of", "slice_name", "split_slice", "why_no_address",
+    "without_secret",
 ]  # fmt: skip

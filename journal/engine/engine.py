@@ -79,6 +79,14 @@ class Member(NamedTuple):
     address: str = ""  # where others reach it
 
 
+class Layout(NamedTuple):
+    """How queues are spread over slices: how many there are, and the patterns of groups with blanks
+    between them. It is the same for all members, for good."""
+
+    slices: int
+    groups: str = ""
+
+
 class Seat(NamedTuple):
     """A process that may own slices, as it said last. `is_drained`: an operator wants it to own
     none. `waits`: the slices that it is ready to take over."""
@@ -215,9 +223,9 @@ class Engine(Protocol):
     def takeovers(self) -> list[Takeover]:
         """Return the last ones, the newest first. Raises EngineAway."""
 
-    def agree(self, slices: int) -> int:
-        """Say how many slices the data has, if nobody has said it yet; return the number that
-        holds, durably and for ever. Raises EngineAway."""
+    def agree(self, layout: Layout) -> Layout:
+        """Say how queues are spread, if nobody has said it yet; return what holds, durably and for
+        ever. Raises EngineAway."""
 
     def close(self) -> None:
         """Let go of the connections. A slice stays claimed."""

@@ -210,10 +210,14 @@ class JournalConfig(Section):
 
 
 def place_of(address: str) -> tuple[str, int] | None:
-    """Return the host and the port of a member's address, host:port; None: it has none."""
+    """Return the host and the port of an address, host:port or [::1]:port; None: it has none."""
     host, _, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:  # an address of IPv6, whose last part may look like a port
+        return None
     is_port = port.isascii() and port.isdecimal() and 0 < int(port) < 65536
-    return (host.removeprefix("[").removesuffix("]"), int(port)) if host and is_port else None
+    return (host, int(port)) if host and is_port else None
 
 
 class FleetConfig(Section):

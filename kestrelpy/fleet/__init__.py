@@ -2,7 +2,7 @@
 
 from journal.engine import SLICE
 from kestrelpy.fleet.engines import NeedsExtra, engine_tools
-from kestrelpy.fleet.member import FleetMember
+from kestrelpy.fleet.member import FleetMember, why_other_layout
 from kestrelpy.fleet.membership import NOT_LOOKED, Membership
 from kestrelpy.fleet.move_in import (
     ImportingEngine,
@@ -38,5 +38,6 @@ __all__ = [
     "ImportingEngine", "Membership", "MoveIn", "MoveOut", "Moved", "NeedsExtra", "NoPatroni",
     "SliceNotEmpty", "SliceOwned", "attended", "claim_unowned", "engine_tools", "living",
     "make_slice_folders", "owned", "patroni_version", "plan", "refuse_damage", "remove_import",
-    "silent", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_slices",
+    "silent", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_layout",
+    "why_other_slices",
 ]  # fmt: skip

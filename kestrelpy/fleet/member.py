@@ -14,6 +14,7 @@ One rule: clocks decide when a standby claims; the epoch decides whether an owne
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from journal.engine import (
     EngineAway,
     EngineFiles,
     Fenced,
+    Layout,
     Member,
     Owner,
     Takeover,
@@ -78,6 +80,16 @@ def may_claim(
     return not (owner.was_asked and owner.member == member) or waited_s >= LEAVES * takeover_s
 
 
+def why_other_layout(found: Layout, own: Layout) -> str:
+    """Return why a member with this layout is none of this data; "": it is one."""
+    if found.slices != own.slices:
+        return f"the data is in {found.slices} slices: write slices = {found.slices} in [fleet]"
+    if found.groups != own.groups:
+        groups = json.dumps(found.groups.split())
+        return f"the data has other groups: write groups = {groups} in [fleet]"
+    return ""
+
+
 class Standby(NamedTuple):
     """What a standby says of itself."""
 
@@ -122,13 +134,13 @@ class FleetMember:
     def __init__(
         self, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
         clock: Callable[[], float] = time.monotonic, is_threaded: bool = True,
-        unix_time: Callable[[], float] = time.time, number: int = SLICE, slices: int = 1,
+        unix_time: Callable[[], float] = time.time, number: int = SLICE, layout: Layout = Layout(1),
     ) -> None:  # fmt: skip
-        """It may own the slice `number` of so many. With `is_threaded` False the caller of a wait
-        commits, for tests without threads."""
+        """It may own the slice `number` of this layout. With `is_threaded` False the caller of a
+        wait commits, for tests without threads."""
         self.number = number
-        self._slices = slices
-        self._are_agreed = False  # True once the engine has said that it has so many slices
+        self._layout = layout
+        self._are_agreed = False  # True once the engine has said that its layout is the same
         self.files = files
         self.member = member
         self.takeover_s = takeover_s
@@ -239,12 +251,11 @@ class FleetMember:
         return self._engine.owners().get(self.number)
 
     def _why_other_slices(self) -> str:
-        """Return why the engine's data is no place for this process; "": it is one. It has as many
-        slices as the first member said."""
+        """Return why the engine's data is no place for this process; "": it is one. Its layout is
+        that of the first member."""
         if not self._are_agreed:
-            found = self._engine.agree(self._slices)
-            if found != self._slices:
-                return f"the data is in {found} slices: write slices = {found} in [fleet]"
+            if why := why_other_layout(self._engine.agree(self._layout), self._layout):
+                return why
             self._are_agreed = True
         return ""
 

@@ -23,6 +23,7 @@ from journal.engine import (
     EngineFull,
     Fenced,
     FileFacts,
+    Layout,
     Member,
     Op,
     Owner,
@@ -73,7 +74,7 @@ class MemoryEngine:
         self.reads: list[tuple[int, int, int]] = []  # file, offset, size
         self.seats: dict[Member, Seat] = {}
         self.noted: list[Takeover] = []
-        self.slices = 0  # 0: nobody has said how many
+        self.layout: Layout | None = None  # None: nobody has said it
         self._slices: dict[int, _Slice] = {}
         self._lock = threading.Lock()
 
@@ -176,10 +177,10 @@ class MemoryEngine:
         self._answer()
         return list(self.noted)
 
-    def agree(self, slices: int) -> int:
+    def agree(self, layout: Layout) -> Layout:
         self._answer()
-        self.slices = self.slices or slices
-        return self.slices
+        self.layout = self.layout or layout
+        return self.layout
 
     def drain(self, member: Member, is_drained: bool) -> None:
         """Say whether a member is to own slices: not a verb."""

@@ -581,7 +581,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.object_store.slice_files.FilesSnapshot
         journal.engine.object_store.slice_files.StoredFile
         journal.engine.object_store.slice_log.SlicePlace
-        journal.engine.engine.Seat journal.engine.engine.Takeover
+        journal.engine.engine.Seat journal.engine.engine.Takeover journal.engine.engine.Layout
         journal.engine.postgres.snapshot.PostgresSnapshot
     """,
     "where a copy ends, and what left it": """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from journal.engine.facts import Facts
 from journal.engine.object_store.bucket import ObjectBucket
-from journal.engine.object_store.made_store import STORE_VERSION, slices_of
+from journal.engine.object_store.made_store import STORE_VERSION, layout_of
 from journal.engine.object_store.object_store_engine import ObjectStoreEngine
 from journal.engine.object_store.slice_log import SlicePlace
 from journal.engine.object_store.takeovers import takeovers
@@ -22,7 +22,7 @@ def look(bucket: ObjectBucket) -> Facts:
         sizes[kind] = sizes.get(kind, 0) + each.size
     owners = engine.owners()
     return Facts(
-        "", STORE_VERSION, owners, engine.members(), None, sizes, slices_of(bucket),
+        "", STORE_VERSION, owners, engine.members(), None, sizes, layout_of(bucket).slices,
         takeovers(bucket),
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from journal.engine.engine import Layout
 from journal.engine.facts import Made
 from journal.engine.object_store.bucket import ObjectBucket
 
@@ -76,16 +77,16 @@ def why_lost_races(bucket: ObjectBucket) -> str:
     return ""
 
 
-def agreed(bucket: ObjectBucket, slices: int) -> int:
-    """Say how many slices the data has, if nobody has; return the number. Raise EngineAway."""
-    bucket.put_new(_SLICES, str(slices).encode())
-    return slices_of(bucket)
+def agreed(bucket: ObjectBucket, layout: Layout) -> Layout:
+    """Say how queues are spread, if nobody has; return what holds. Raise EngineAway."""
+    bucket.put_new(_SLICES, json.dumps(layout).encode())
+    return layout_of(bucket)
 
 
-def slices_of(bucket: ObjectBucket) -> int:
-    """Return how many slices the data has; 0: nobody has said it. Raise EngineAway."""
+def layout_of(bucket: ObjectBucket) -> Layout:
+    """Return how queues are spread; no slices: nobody has said it. Raise EngineAway."""
     found = bucket.get(_SLICES)
-    return int(found.data) if found is not None else 0
+    return Layout(*json.loads(found.data)) if found is not None else Layout(0)
 
 
 def policy(address: str) -> str:

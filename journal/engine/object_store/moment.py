@@ -14,6 +14,7 @@ from journal.engine.engine import (
     Claim,
     EngineAway,
     FileFacts,
+    Layout,
     Member,
     Op,
     Owner,
@@ -53,7 +54,7 @@ class ObjectStoreMoment:
     def takeovers(self) -> list[Takeover]:
         return self._engine.takeovers()
 
-    def agree(self, slices: int) -> int:
+    def agree(self, layout: Layout) -> Layout:
         self._refuse()
 
     def files(self, at: Claim) -> list[FileFacts]:

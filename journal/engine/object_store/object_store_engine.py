@@ -22,6 +22,7 @@ from journal.engine.engine import (
     EngineAway,
     Fenced,
     FileFacts,
+    Layout,
     Member,
     Op,
     Owner,
@@ -274,9 +275,9 @@ class ObjectStoreEngine:
     def takeovers(self) -> list[Takeover]:
         return takeovers(self.bucket)
 
-    def agree(self, slices: int) -> int:
+    def agree(self, layout: Layout) -> Layout:
         self._check_made()
-        return agreed(self.bucket, slices)
+        return agreed(self.bucket, layout)
 
     def close(self) -> None:
         self._wait_for_packs()

@@ -33,7 +33,7 @@ def takeovers(
 ) -> list[Takeover]:
     """Return the last ones, the newest first; raise EngineAway. Their age is by the clock of this
     machine."""
-    listed = sorted(bucket.listed(_FOLDER), key=attrgetter("written_at"), reverse=True)
+    listed = sorted(bucket.listed(_FOLDER), key=attrgetter("written_at", "key"), reverse=True)
     noted = []
     for each in listed[:_SHOWN_MAX]:
         if (found := bucket.get(each.key)) is not None:

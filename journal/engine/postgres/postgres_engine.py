@@ -30,6 +30,7 @@ from journal.engine.engine import (
     EngineFull,
     Fenced,
     FileFacts,
+    Layout,
     Member,
     Op,
     Owner,
@@ -150,8 +151,8 @@ SELECT slice, epoch, member, address, before, why, idle, took,
        extract(epoch FROM clock_timestamp() - at)::float8
 FROM kestrelpy.takeover ORDER BY at DESC, slice LIMIT 200"""
 _AGREE: Final = """
-INSERT INTO kestrelpy.fleet AS f (id, slices) VALUES (1, %(slices)s)
-ON CONFLICT (id) DO UPDATE SET slices = f.slices RETURNING slices"""
+INSERT INTO kestrelpy.fleet AS f (id, slices, groups) VALUES (1, %(slices)s, %(groups)s)
+ON CONFLICT (id) DO UPDATE SET slices = f.slices RETURNING slices, groups"""
 # The extent that reaches furthest begins less than one extent's size before the last one.
 _FILES: Final = """
 SELECT s.epoch, s.seq, f.id, f.path, f.size, coalesce((
@@ -307,10 +308,8 @@ class PostgresEngine:
     def takeovers(self) -> list[Takeover]:
         return _takeovers(self._look(_TAKEOVERS, {}))
 
-    def agree(self, slices: int) -> int:
-        rows = self._ask(self._committing, _AGREE, {"slices": slices})
-        number: int = rows[0][0]
-        return number
+    def agree(self, layout: Layout) -> Layout:
+        return Layout(*self._ask(self._committing, _AGREE, layout._asdict())[0])
 
     def close(self) -> None:
         self._committing.close()

@@ -48,13 +48,14 @@ ALTER TABLE kestrelpy.member ADD COLUMN IF NOT EXISTS drained boolean NOT NULL D
 -- The slices that it is ready to take over.
 ALTER TABLE kestrelpy.member ADD COLUMN IF NOT EXISTS waits int[] NOT NULL DEFAULT '{}';
 
--- How many slices the queues are spread over: said once, by the first member.
+-- How many slices the queues are spread over, and in which groups: said once, by the first member.
 CREATE TABLE IF NOT EXISTS kestrelpy.fleet (
     id     int PRIMARY KEY CHECK (id = 1),
-    slices int NOT NULL
+    slices int NOT NULL,
+    groups text NOT NULL                      -- patterns, with blanks between them
 );
--- Before version 3 there was one.
-INSERT INTO kestrelpy.fleet SELECT 1, 1 WHERE EXISTS (SELECT FROM kestrelpy.slice)
+-- Before version 3 there was one slice.
+INSERT INTO kestrelpy.fleet SELECT 1, 1, '' WHERE EXISTS (SELECT FROM kestrelpy.slice)
 ON CONFLICT (id) DO NOTHING;
 
 -- The last claims of each slice that came to serve, for operators.

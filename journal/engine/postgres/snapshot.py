@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import psycopg
 
 from journal.engine.address import name_of
-from journal.engine.engine import Claim, FileFacts, Member, Op, Owner, Piece, Seat, Takeover
+from journal.engine.engine import Claim, FileFacts, Layout, Member, Op, Owner, Piece, Seat, Takeover
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
 from journal.engine.postgres.postgres_engine import (
@@ -66,7 +66,7 @@ class PostgresSnapshot:
         with self._raising() as connection:
             return takeovers_of(connection)
 
-    def agree(self, slices: int) -> int:
+    def agree(self, layout: Layout) -> Layout:
         self._refuse()
 
     def files(self, at: Claim) -> list[FileFacts]:

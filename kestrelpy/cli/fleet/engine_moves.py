@@ -19,6 +19,7 @@ from typing import Final
 from journal.engine import (
     Commits,
     EngineFiles,
+    Layout,
     Member,
     is_address,
     slice_name,
@@ -42,6 +43,7 @@ from kestrelpy.fleet import (
     claim_unowned,
     remove_import,
     slice_of_folder,
+    why_other_layout,
 )
 from kestrelpy.server import NAME as SERVER_ID
 
@@ -100,17 +102,25 @@ def move_in(folder: str, at: EngineAt) -> None:
 def _refuse_other_slices(at: EngineAt, folder: str) -> None:
     """Raise CommandError unless the address names the slice of the engine that the folder is."""
     number, slices = slice_of_folder(Path(folder))
+    named = at.slice or SLICE
+    if number != named:
+        raise CommandError(
+            f"{folder} is slice {number} of {slices}, and {slice_name(at.address, named)} is "
+            "another one: name the slice of the same number; nothing was moved"
+        )
+    layout = Layout(slices, at.groups if slices > 1 else "")
     engine: ImportingEngine = tools_of(at.address).open_engine(at.address, at.is_single)
     try:
-        found = engine.agree(slices)
+        found = engine.agree(layout)
     finally:
         engine.close()
-    named = at.slice or SLICE
-    if (number, slices) != (named, found):
+    if found.slices != slices:
         raise CommandError(
-            f"{folder} is slice {number} of {slices}, and {slice_name(at.address, named)} is one "
-            f"of {found}: name the slice of the same number; nothing was moved"
+            f"{folder} is slice {number} of {slices}, and {at.name} has {found.slices}; nothing "
+            "was moved"
         )
+    if why := why_other_layout(found, layout):
+        raise CommandError(f"{at.name}: {why}; nothing was moved")
 
 
 def give_up(at: EngineAt) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,6 +45,7 @@ class EngineAt(NamedTuple):
     takeover_s: float
     patroni: str | None = None
     slice: int = 0  # the one that the address names; 0: it names none
+    groups: str = ""  # with blanks between them
 
     @property
     def name(self) -> str:
@@ -70,7 +72,8 @@ def engine_at(
     if number and not may_be_slice:
         raise CommandError(f"{name_of(found)}: name the engine, and not one slice of it")
     takeover_s = fleet.takeover_ms / 1000
-    return EngineAt(found, is_single or fleet.single, takeover_s, fleet.patroni, number)
+    groups = " ".join(fleet.groups)
+    return EngineAt(found, is_single or fleet.single, takeover_s, fleet.patroni, number, groups)
 
 
 def print_schema(address: str) -> None:
@@ -145,7 +148,7 @@ def release(at: EngineAt, timeout: str) -> None:
             )
         time.sleep(_LOOK_SECONDS)
     print(f"{who} has released slice {number}")
-    began, others = time.monotonic(), _waiting(facts)
+    began, others = time.monotonic(), _others(facts, owner.member)
     while others and now.epoch == owner.epoch and time.monotonic() - began < _CLAIM_SECONDS:
         time.sleep(_LOOK_SECONDS)
         now = look(at).owners[number]
@@ -204,19 +207,43 @@ def _sentence(facts: Facts, at: EngineAt, number: int) -> str:
     }[state_of(facts, at, number)]
 
 
+def _others(facts: Facts, member: Member) -> list[Seat]:
+    """Return the members that are there, without this one."""
+    return [
+        each for each in facts.members
+        if each.member != member and each.age_s < GONE_AFTER * each.takeover_s
+    ]  # fmt: skip
+
+
 def _waiting(facts: Facts) -> list[Seat]:
-    """Return the members that wait for a slice."""
+    """Return the members that wait for slices: of a fleet with one those that do not own it."""
     owners = {each.member for each in facts.owners.values() if not each.has_released}
     return [
         each for each in facts.members
-        if each.member not in owners and each.age_s < GONE_AFTER * each.takeover_s
+        if (each.member not in owners or each.waits) and each.age_s < GONE_AFTER * each.takeover_s
     ]  # fmt: skip
+
+
+def numbers(slices: Iterable[int]) -> str:
+    """Return numbers for people: 1-4 7."""
+    words: list[str] = []
+    first = last = 0
+    for each in [*slices, 0]:
+        if first and each != last + 1:
+            words.append(f"{first}-{last}" if last > first else f"{first}")
+            first = 0
+        first, last = first or each, each
+    return " ".join(words)
 
 
 def _lines(facts: Facts, at: EngineAt) -> list[str]:
     waiting = _waiting(facts)
     lines = [f"slice {each}: {_sentence(facts, at, each)}" for each in numbers_of(facts)]
-    lines += [f"waits: {named(each.member)}, seen {seconds(each.age_s)} ago" for each in waiting]
+    lines += [
+        f"waits: {named(each.member)}, seen {seconds(each.age_s)} ago"
+        + (f", for {numbers(each.waits)}" if each.waits else "")
+        for each in waiting
+    ]
     if not waiting:
         lines.append("waits: nobody")
     total = size(sum(facts.bytes.values()))
@@ -257,7 +284,8 @@ def _in_json(facts: Facts, at: EngineAt) -> dict[str, object]:
         ],
         "waiting": [
             {"member": each.member.name, "address": each.member.address,
-             "takeover_ms": _ms(each.takeover_s), "age_ms": _ms(each.age_s)}
+             "takeover_ms": _ms(each.takeover_s), "age_ms": _ms(each.age_s),
+             "slices": list(each.waits)}
             for each in _waiting(facts)
         ],
         "standbys": [

@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 
 from journal.engine import Facts, Seat
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.fleet.fleet import EngineAt, look, numbers_of, refused, seconds, state_of
+from kestrelpy.cli.fleet.fleet import (
+    EngineAt,
+    look,
+    numbers,
+    numbers_of,
+    refused,
+    seconds,
+    state_of,
+)
 from kestrelpy.cli.journals.place import tools_of
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import console, repeated, table
@@ -43,8 +51,8 @@ def members(at: EngineAt, as_json: bool, watch: str | None) -> None:
         for each in rows:
             member, ago = each.seat.member, f"{seconds(each.seat.age_s)} ago"
             found.add_row(
-                member.name, member.address, each.state, ago, _numbers(each.owns),
-                _numbers(each.waits),
+                member.name, member.address, each.state, ago, numbers(each.owns),
+                numbers(each.waits),
             )  # fmt: skip
         console().print(found)
 
@@ -94,6 +102,8 @@ def takeovers(at: EngineAt, as_json: bool) -> None:
 def drain(at: EngineAt, name: str, undo: bool, timeout: str) -> None:
     """Let a member own no slice, and wait until it owns none; raise CommandError."""
     wait_s = parse_wait_ms(timeout, "--timeout") / 1000
+    if not undo:
+        _refuse_alone(look(at), name)
     try:
         found = tools_of(at.address).drain(at.address, name, not undo)
     except OSError as error:
@@ -109,8 +119,6 @@ def drain(at: EngineAt, name: str, undo: bool, timeout: str) -> None:
         mine = [each for each in owned(facts.owners).items() if each[1].name == name]
         if not mine:
             break
-        if not living(facts.members):
-            raise CommandError(f"{name}: no other member is there to take {_slices(len(mine))}")
         if len(mine) != left:
             left = len(mine)
             print(f"{name} owns {_slices(left)}", flush=True)
@@ -118,6 +126,15 @@ def drain(at: EngineAt, name: str, undo: bool, timeout: str) -> None:
             raise CommandError(f"{name} still owns {_slices(left)} after {timeout}")
         time.sleep(_LOOK_SECONDS)
     print(f"{name} owns no slice; `kestrelpy fleet drain {name} --undo` lets it take some again")
+
+
+def _refuse_alone(facts: Facts, name: str) -> None:
+    """Raise CommandError if no other member can take what this one owns."""
+    mine = [each for each in owned(facts.owners).values() if each.name == name]
+    if mine and not any(each.name != name for each in living(facts.members)):
+        raise CommandError(
+            f"{name}: no other member is there to take {_slices(len(mine))}; nothing was changed"
+        )
 
 
 def _rows(facts: Facts) -> list[MemberRow]:
@@ -148,15 +165,3 @@ def _in_json(row: MemberRow) -> dict[str, object]:
 
 def _slices(count: int) -> str:
     return "1 slice" if count == 1 else f"{count} slices"
-
-
-def _numbers(numbers: list[int]) -> str:
-    """Return numbers for people: 1-4 7."""
-    words: list[str] = []
-    first = last = 0
-    for each in [*numbers, 0]:
-        if first and each != last + 1:
-            words.append(f"{first}-{last}" if last > first else f"{first}")
-            first = 0
-        first, last = first or each, each
-    return " ".join(words)

@@ -2,7 +2,13 @@
 
 from kestrelpy.server.directory.beat import Heart
 from kestrelpy.server.directory.data_directory import REMOVED_SUFFIX, DataDirectory
-from kestrelpy.server.directory.joining import directory_of, engine_of, member_of, seat_of
+from kestrelpy.server.directory.joining import (
+    directory_of,
+    engine_of,
+    layout_of,
+    member_of,
+    seat_of,
+)
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
 from kestrelpy.server.directory.removed import Removed
@@ -19,6 +25,7 @@ __all__ = [
     "directory_of",
     "engine_of",
     "last_backup_ms",
+    "layout_of",
     "make_server_id",
     "member_of",
     "name_what_is_open",

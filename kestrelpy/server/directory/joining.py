@@ -9,7 +9,7 @@ import socket
 from dataclasses import replace
 from typing import Final
 
-from journal.engine import Engine, EngineFiles, Member, slice_name
+from journal.engine import Engine, EngineFiles, Layout, Member, slice_name
 from journal.files import Disk, Files
 from journal.store import Sizes
 from kestrelpy.config import Config
@@ -41,6 +41,12 @@ def directory_of(config: Config, files: Files) -> DataDirectory:
     return DataDirectory(files, data_path(config), sizes)
 
 
+def layout_of(config: Config) -> Layout:
+    """Return how this process spreads queues over slices; without slices groups mean nothing."""
+    slices, groups = config.fleet.slices, config.fleet.groups
+    return Layout(slices, " ".join(groups) if slices > 1 else "")
+
+
 def seat_of(config: Config) -> Member:
     """Return the name and the address of this process in its fleet."""
     fleet = config.fleet
@@ -69,5 +75,6 @@ def member_of(config: Config) -> FleetMember | None:
     cache = str(config.server.data_dir / f"cache-{number}")
     files = EngineFiles(engine, data_path(config), cache, CACHE_BYTES, Disk())
     return FleetMember(
-        engine, files, seat_of(config), fleet.takeover_ms / 1000, number=number, slices=fleet.slices
-    )
+        engine, files, seat_of(config), fleet.takeover_ms / 1000, number=number,
+        layout=layout_of(config),
+    )  # fmt: skip

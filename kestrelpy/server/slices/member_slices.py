@@ -33,8 +33,10 @@ from kestrelpy.fleet import (
     plan,
     silent,
     surplus,
+    why_other_layout,
 )
 from kestrelpy.server.daemon import StartError
+from kestrelpy.server.directory import layout_of
 from kestrelpy.server.slices.doors import Key, NotThere, reach
 from kestrelpy.server.slices.slice_process import SliceProcess
 from kestrelpy.server.slices.slice_set import RETRY_SECONDS, Make, SliceSet
@@ -45,6 +47,7 @@ _LOOKS: Final = 10  # in `takeover`
 _LOOK_SECONDS_MAX: Final = 0.2
 # A request waits that much longer than a takeover takes at least.
 PATIENCE_SECONDS: Final = 2.0
+_RETRY_SECONDS_MAX: Final = 0.4  # between two attempts to connect
 _REACH_SECONDS: Final = 1.0  # for a connection to another member
 _ENDS_AFTER: Final = 1.0  # times `takeover`: a process that is needed again soon goes on
 
@@ -70,7 +73,8 @@ class MemberSlices(SliceSet):
         super().__init__(config, config_file, sockets, end)
         self._moved = moved
         self._engine, self._member, self.key, self._say = engine, member, key, say
-        self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls}
+        self._tls: dict[str, Any] = {}
+        self.trust(tls)
         self._takeover_s = config.fleet.takeover_ms / 1000
         self._seen, self._looked_s = Seen({}, [], set()), 0.0  # and when that look began
         self._trouble = "nobody has looked yet who owns the data"
@@ -88,11 +92,11 @@ class MemberSlices(SliceSet):
         return f"{self._config.fleet.slices} slices, {mine} of them here"
 
     async def start(self) -> None:
-        """Return when the engine answers; raise StartError if it has other slices."""
-        slices = self._config.fleet.slices
+        """Return when the engine answers; raise StartError if its layout is another one."""
+        layout = layout_of(self._config)
         while not self._why:
             try:
-                found = await run_aside(partial(self._engine.agree, slices), None)
+                found = await run_aside(partial(self._engine.agree, layout), None)
             except EngineAway as error:
                 trouble = error.strerror or str(error)
                 if trouble != self._trouble:
@@ -100,10 +104,8 @@ class MemberSlices(SliceSet):
                     self._say(f"the engine does not answer: {trouble}")
                 await self._pause()
                 continue
-            if found != slices:
-                raise StartError(
-                    f"the data is in {found} slices: write slices = {found} in [fleet]"
-                )
+            if why := why_other_layout(found, layout):
+                raise StartError(why)
             await self._look()
             self.start_task(self._attend()).add_done_callback(self._note_end)
             return
@@ -169,7 +171,10 @@ class MemberSlices(SliceSet):
         orphans = self._orphans(now_s)
         wanted = attended(places, self._member) | (orphans if self._member in here else set())
         for number in wanted - self.processes.keys():
-            self._run(number, self._config.server.data_dir, is_in_fleet=True)
+            try:
+                self._run(number, self._config.server.data_dir, is_in_fleet=True)
+            except OSError as error:  # no descriptor is left, for instance: it is tried again
+                log.error("slice %d: no process for it: %s", number, error.strerror)
         for number in self._idle_s.keys() & wanted:
             del self._idle_s[number]
         for number in self.processes.keys() - wanted:
@@ -201,6 +206,10 @@ class MemberSlices(SliceSet):
             del self.processes[process.number]
             self._idle_s.pop(process.number, None)
 
+    def trust(self, tls: ssl.SSLContext | None) -> None:
+        """Connect to other members so from now on: a reload has renewed the certificate."""
+        self._tls = {} if tls is None else {"ssl": tls}
+
     @property
     def place(self) -> str:
         """Where the data is."""
@@ -220,7 +229,7 @@ class MemberSlices(SliceSet):
 
     async def connect(self, number: int, make: Make) -> Member | None:
         """Connect to the owner of a slice, once there is one, and return it; raise SliceAway."""
-        why = ""
+        why, pause_s = "", RETRY_SECONDS
         try:
             async with asyncio.timeout(self._takeover_s + PATIENCE_SECONDS):
                 while True:
@@ -237,7 +246,8 @@ class MemberSlices(SliceSet):
                         why = "its member does not answer"
                     except OSError as error:
                         why = error.strerror or str(error)
-                    await asyncio.sleep(RETRY_SECONDS)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 1.5, _RETRY_SECONDS_MAX)
         except TimeoutError:
             raise SliceAway(self._trouble or why) from None
 

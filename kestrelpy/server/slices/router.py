@@ -373,6 +373,7 @@ class SliceRouter:
         status = "configuration reloaded"
         try:
             config, tls_files = await self._checked()
+            between = await in_time(partial(tls_between_members, config))
             self._tls.renew(tls_files)
         except (ConfigError, Unservable) as error:
             log.error("configuration not reloaded: %s", error)
@@ -381,6 +382,8 @@ class SliceRouter:
             if before is not None:
                 before()
             self._config = config
+            if isinstance(self._slices, MemberSlices):
+                self._slices.trust(between)
             self.logins.put_in_force(config)
             self._share_files()
             self._taken(config)

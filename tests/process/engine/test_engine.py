@@ -19,6 +19,7 @@ from journal.engine import (
     Engine,
     Fenced,
     FileFacts,
+    Layout,
     Member,
     Piece,
     Rename,
@@ -129,7 +130,8 @@ def test_members_are_seen_until_they_are_drained_and_the_first_says_how_many_sli
         engine.note(Member("a", "there:2"), 2.0, waits)
         (seat,) = (each for each in engine.members() if each.member.address == "there:2")
         assert seat.waits == now
-    assert [engine.agree(each) for each in (16, 4, 16)] == [16, 16, 16]
+    first = Layout(16, "shop.*")
+    assert {engine.agree(each) for each in (first, Layout(4, "shop.*"), Layout(16))} == {first}
 
 
 def test_a_drained_member_is_one_after_days_and_at_another_address(server: PostgresServer) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.engine import EngineAway, Member
+from journal.engine import EngineAway, Layout, Member
 from journal.engine.postgres import PostgresEngine
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.process.cli.command import Command, Ended
@@ -127,7 +127,7 @@ def test_data_of_before_slices_is_in_one(server: PostgresServer, command: Comman
         server.ask("DROP TABLE kestrelpy.fleet")
         command("fleet", "init", server.address, "--single")
 
-        assert engine.agree(16) == 1
+        assert engine.agree(Layout(16, "a*")) == Layout(1)
 
 
 def test_without_tables_the_engine_says_what_makes_them(server: PostgresServer) -> None:

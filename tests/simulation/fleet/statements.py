@@ -161,8 +161,8 @@ def _said(text: str, values: Any, tables: Tables, now_us: int) -> Effect:
 
 
 def _agreed(text: str, values: Mapping[str, Any], tables: Tables, now_us: int) -> Effect:
-    """How many slices there are: each member says the same."""
-    return Effect([(values["slices"],)])
+    """How queues are spread: each member says the same."""
+    return Effect([(values["slices"], values["groups"])])
 
 
 def _version(text: str, values: Any, tables: Tables, now_us: int) -> Effect:

@@ -24,7 +24,7 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
-from journal.engine import Engine, EngineFiles, Member, cache, commits, engine_files
+from journal.engine import Engine, EngineFiles, Layout, Member, cache, commits, engine_files
 from journal.engine.postgres import postgres_engine
 from journal.engine.postgres.watched import WatchedConnection
 from journal.errors import JournalError
@@ -560,11 +560,11 @@ def _replaced(world: FleetWorld) -> Iterator[None]:
 
 def _member(
     world: FleetWorld, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
-    number: int, slices: int,
+    number: int, layout: Layout,
 ) -> FleetMember:  # fmt: skip
     clock = world.running.clock
     return FleetMember(
-        engine, files, member, takeover_s, clock, unix_time=clock, number=number, slices=slices
+        engine, files, member, takeover_s, clock, unix_time=clock, number=number, layout=layout
     )
 
 

@@ -94,6 +94,22 @@ def test_those_that_wait_are_named_but_neither_the_owner_nor_those_that_are_gone
     assert "sekret" not in json.dumps(out)
 
 
+def test_of_a_fleet_with_slices_each_member_is_named_with_those_that_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seats = [Seat(A, 3.0, 1.0, waits=(2, 3, 4, 7)), Seat(B, 3.0, 2.0, waits=(1,))]
+    owner = Owner(A, 1, 0, 0.1, False)
+    found = facts(owner, *seats)._replace(slices=2, owners={1: owner, 2: owner})
+
+    lines = said(monkeypatch, capsys, found)[0].splitlines()
+    assert lines[2:4] == [
+        "waits: host-a at 10.0.0.1:22133, seen 1s ago, for 2-4 7",
+        "waits: host-b, seen 2s ago, for 1",
+    ]
+    out = json.loads(said(monkeypatch, capsys, found, as_json=True)[0])
+    assert [each["slices"] for each in out["waiting"]] == [[2, 3, 4, 7], [1]]
+
+
 @pytest.mark.parametrize(("version", "code"), [("3.0.2", 1), ("4.1.5", 0), ("", 0)])
 def test_init_and_status_ask_the_patroni_of_the_configuration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str, code: int

@@ -93,7 +93,8 @@ def test_bad_values_are_named(tmp_path: Path, text: str, sentence: str) -> None:
     [
         ("db1:22133", ("db1", 22133)), ("10.0.0.1:1", ("10.0.0.1", 1)),
         ("[::1]:65535", ("::1", 65535)),
-        ("db1", None), ("db1:x", None), (":1", None), ("db1:0", None),
+        ("db1", None), ("::1", None), ("fe80::1:22133", None), ("db1:x", None),
+        (":1", None), ("db1:0", None),
     ],
 )  # fmt: skip
 def test_an_address_of_a_member_is_a_host_and_a_port(

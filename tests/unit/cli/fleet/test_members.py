@@ -120,7 +120,7 @@ def test_a_drain_waits_until_the_member_owns_nothing(
     ("name", "seats", "says"),
     [
         ("x", SEATS, "x: no member has this name"),
-        ("b", SEATS[1:], "b: no other member is there to take 1 slice"),
+        ("b", SEATS[1:], "b: no other member is there to take 1 slice; nothing was changed"),
         ("b", SEATS, "b still owns 1 slice after 0s"),
     ],
 )
@@ -130,3 +130,4 @@ def test_a_drain_that_cannot_be_is_one_sentence(
     looking(monkeypatch, facts({1: owned_by(B)}, seats))
     with pytest.raises(CommandError, match=says):
         members.drain(AT, name, False, "0s")
+    assert not (drains.said and "nothing was changed" in says)

@@ -15,6 +15,7 @@ from journal.engine.engine import (
     DeleteFile,
     EngineAway,
     Fenced,
+    Layout,
     Member,
     Rename,
     Takeover,
@@ -47,7 +48,7 @@ CALLS: Final[dict[str, Callable[[PostgresEngine], Any]]] = {
     "takeover": lambda engine: engine.note_takeover(Takeover(3, 7, MEMBER, "b", "first", 0.0, 0.0)),
     "takeovers": lambda engine: engine.takeovers(),
     "members": lambda engine: engine.members(),
-    "number of slices": lambda engine: engine.agree(4),
+    "layout": lambda engine: engine.agree(Layout(4, "a*")),
 }
 
 
