@@ -41,6 +41,7 @@ BEATS: Final = 4  # in `takeover`
 # Clocks of two machines run at rates that differ by less than this part of `takeover`.
 MARGIN: Final = 0.2
 LEAVES: Final = 10  # times `takeover`: a member that had to release a slice leaves it that long
+ONE_SLICE: Final = Layout(1)
 _LOOKS: Final = 10  # the least number of looks of a standby in `takeover`
 _LOOK_SECONDS_MAX: Final = 0.1  # the longest time until it sees that an owner released the slice
 
@@ -134,7 +135,7 @@ class FleetMember:
     def __init__(
         self, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
         clock: Callable[[], float] = time.monotonic, is_threaded: bool = True,
-        unix_time: Callable[[], float] = time.time, number: int = SLICE, layout: Layout = Layout(1),
+        unix_time: Callable[[], float] = time.time, number: int = SLICE, layout: Layout = ONE_SLICE,
     ) -> None:  # fmt: skip
         """It may own the slice `number` of this layout. With `is_threaded` False the caller of a
         wait commits, for tests without threads."""

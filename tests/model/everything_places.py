@@ -67,6 +67,10 @@ ASKED: Final = frozenset((
     "set", "add", "cas", "replace", "get", "gets", "delete", "touch", "flush", "move", "redrive",
     "retry", "pause", "resume",
 ))  # fmt: skip
+_MOVES: Final = (
+    "tests/process/router/test_moves.py::"
+    "test_each_item_is_once_when_slices_are_killed_while_items_move"
+)
 _SCENE: Final = "tests/scenario/test_transcripts.py::test_the_conversation_is_as_written"
 _LOOKS: Final = "it changes nothing"
 VERBS_ELSEWHERE: Final = {
@@ -97,6 +101,7 @@ VERBS_ELSEWHERE: Final = {
     "verbosity": (_SCENE, _LOOKS),
     "mn": (_SCENE, _LOOKS),
     "client": (_SCENE, "routers alone say it"),
+    "mail": (_MOVES, "slices alone say it, to each other"),
     "shutdown": (_SCENE, "it ends the process"),
     "quit": (_SCENE, "it is a hang-up"),
     **dict.fromkeys(

@@ -172,6 +172,7 @@ def end_in_hand(q: CoreHarness) -> None:
                 holder.overdue.clear()
     broker.take_to_resume()
     broker.deleted.clear()  # the shell would have removed their files by now
+    broker.ending.clear()
     while q.read_back():
         pass
     q.pass_time(_A_MOMENT_MS)

@@ -42,7 +42,9 @@ _EXPIRES_META_BYTES: Final = 11
 _WITH_BODY: Final = tuple(WITH_TEXT)
 # Of a flush, and of a confirm of all up to a marker, it is the ids that were spared.
 _WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED, Kind.UPTO, Kind.READER)
-_SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED, Kind.RETURNED, Kind.UPTO, Kind.READER)
+_SIZE_IN_META: Final = (
+    Kind.DEAD, Kind.LEASED, Kind.MOVING, Kind.RETURNED, Kind.UPTO, Kind.READER,
+)  # fmt: skip
 _ENDED: Final = tuple(ENDS - {Kind.MOVED})
 _BEGAN: Final = tuple(ENDS_DELIVERY)
 _COUNTED: Final = tuple(COUNTED)

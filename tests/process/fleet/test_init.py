@@ -202,7 +202,8 @@ def test_a_wrong_password_is_named_as_one(server: PostgresServer, command: Comma
 
 def test_without_an_engine_it_asks_for_one(command: Command) -> None:
     assert refused(command("fleet", "init")) == (
-        "no engine is named: say its ADDRESS, like postgresql://user@host:port/database"
+        "no engine is named: say its ADDRESS, like postgresql://user@host:port/database or "
+        "s3://bucket/prefix?endpoint=https://host"
     )
     (command.folder / "f.toml").write_text('[fleet]\nengine = "postgresql://k:sekret@127.0.0.1:1/q"')
     said = refused(command("fleet", "init", "--config", "f.toml"))

@@ -1,6 +1,7 @@
 """Several members with the slices of one engine, as real processes: any member serves any queue.
 
-Promise stored: kill of a member under load. Promise takeover: kill of a member that owns slices.
+Promise stored: kill of a member under load.
+Promise takeover: kill of a member that owns slices.
 """
 
 from __future__ import annotations
