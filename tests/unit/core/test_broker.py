@@ -87,6 +87,8 @@ def test_names_of_the_past_take_no_memory() -> None:
         q.broker.give_up(q.broker.wait(Want.OPEN, name, q.who("anna"), False, None, 50))
         q.broker.delete(name, 0)
         q.broker.deleted.clear()
+        for gone in [*q.broker.ending]:
+            q.broker.end(gone)
         q.broker.take_to_resume()
     held = [value for value in vars(q.broker).values() if isinstance(value, dict | list | set)]
     assert all(len(each) == 0 for each in held)
