@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from journal.format import Origin
-from kestrelpy.core import Arrival, Letter, LetterAnswer
+from journal.format import ItemHeader, ItemTexts, Origin
+from kestrelpy.core import Arrival, Delay, Letter, LetterAnswer
 from kestrelpy.errors import ClientError, ItemRefused, Refused, ServerError
 from kestrelpy.operations import Terms
 
@@ -73,11 +73,52 @@ class MailHeard(Struct, tag="heard"):
     """They are known to be gone."""
 
 
+class HandOffHeader(Struct):
+    """The header of the item that a hand-off stores; the other slice gives it the rest."""
+
+    id: bytes
+    scope: bytes
+    epoch: int
+    texts: ItemTexts
+    of_key: bool
+
+
 class HandOffTerms(Struct):
-    """The conditions of the `set` of a hand-off; the verb decides the answers."""
+    """The conditions of the `set` of a hand-off, which are `Terms`; the verb decides the answers.
+
+    Each field is named: the compiled build keeps no types in the class of a named tuple.
+    """
 
     verb: bytes
-    terms: Terms
+    flags: int
+    expires_ms: int
+    key: tuple[bytes, ...]
+    delay: Delay | None
+    header: HandOffHeader | None
+    expects: int | None
+    only_if_empty: bool
+
+    @classmethod
+    def of(cls, verb: bytes, terms: Terms) -> HandOffTerms:
+        """Return them as a letter carries them."""
+        said = terms.header
+        header = said and HandOffHeader(said.id, said.scope, said.epoch, said.texts, said.of_key)
+        return cls(
+            verb, terms.flags, terms.expires_ms, terms.key, terms.delay, header, terms.expects,
+            terms.only_if_empty,
+        )  # fmt: skip
+
+    @property
+    def terms(self) -> Terms:
+        """Return them as they were said."""
+        said = self.header
+        header = None if said is None else ItemHeader(
+            said.id, said.scope, said.epoch, texts=said.texts, of_key=said.of_key
+        )  # fmt: skip
+        return Terms(
+            self.flags, self.expires_ms, self.key, self.delay, header, self.expects,
+            self.only_if_empty,
+        )  # fmt: skip
 
 
 MailRequest = MailBegin | MailSend | MailGone
@@ -123,7 +164,7 @@ def reply_of(body: bytes) -> MailReply:
 
 def terms_bytes(verb: bytes, terms: Terms) -> bytes:
     """Return the conditions of a `set` as a letter carries them."""
-    return _encode(HandOffTerms(verb, terms))
+    return _encode(HandOffTerms.of(verb, terms))
 
 
 def terms_of(data: bytes) -> HandOffTerms:

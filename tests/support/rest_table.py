@@ -514,7 +514,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.lease_end.LeaseEnd operations.moving.Moving
         core.transfer.arrivals.Arrival core.transfer.arrivals.Permit
         operations.receiving.Received operations.receiving.Receiving operations.rests.Durable
-        protocol.mail.HandOffTerms protocol.mail.MailBegin protocol.mail.MailBegun
+        protocol.mail.HandOffTerms protocol.mail.HandOffHeader protocol.mail.MailBegin
+        protocol.mail.MailBegun
         protocol.mail.MailGone protocol.mail.MailHeard protocol.mail.MailSend
         protocol.mail.MailSent protocol.parse.commands.Mail
         operations.removal.Removal operations.rests.Rests operations.claiming.Claiming

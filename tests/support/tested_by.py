@@ -18,7 +18,7 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.core.transfer.arrivals": _SLICES,
     "kestrelpy.core.transfer.remote_transfer": _SLICES,
     "kestrelpy.operations.receiving": _SLICES,
-    "kestrelpy.protocol.mail": _SLICES,
+    "kestrelpy.protocol.mail": "tests/unit/protocol/test_letters.py: what a letter carries",
     "kestrelpy.protocol.routing.mail": _SLICES,
     "kestrelpy.server.mail.couriers": _SLICES,
     "journal.engine.facts": "tests/unit/cli/test_fleet.py: as an operator sees them",
