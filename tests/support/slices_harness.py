@@ -307,7 +307,7 @@ class SlicesHarness:
 def available(town: Slice) -> list[bytes]:
     """Return the bodies of all items but those on their way out."""
     moving = {
-        (lease.owner.name, lease.item.id) for lease in town.moving()  # type: ignore[attr-defined]
+        (lease.owner.name, lease.item.id) for lease in town.moving()  # type: ignore[attr-defined]  # of a reader
     }
     found = []
     for queue in town.broker.queues.values():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -225,14 +226,16 @@ class NotThere(Exception):
 
 
 async def reach(
-    address: tuple[str, int], line: bytes, make: Callable[[], asyncio.BaseProtocol], **tls: object
-) -> None:
+    address: tuple[str, int], line: bytes, make: Callable[[], asyncio.BaseProtocol],
+    tls: ssl.SSLContext | None = None,
+) -> None:  # fmt: skip
     """Connect to a slice of the member at this address, and make the protocol there; raise NotThere
     or OSError."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
-    transport, asking = await loop.create_connection(  # type: ignore[call-overload]  # of `tls`
-        lambda: _Asking(line, answer), *address, **tls
+    host, port = address
+    transport, asking = await loop.create_connection(
+        lambda: _Asking(line, answer), host, port, ssl=tls
     )
     try:
         await answer

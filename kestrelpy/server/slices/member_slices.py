@@ -18,7 +18,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from journal.engine import Engine, EngineAway, Member, Seat, name_of
 from kestrelpy.aside import run_aside
@@ -73,8 +73,7 @@ class MemberSlices(SliceSet):
         super().__init__(config, config_file, sockets, end)
         self._moved = moved
         self._engine, self._member, self.key, self._say = engine, member, key, say
-        self._tls: dict[str, Any] = {}
-        self.trust(tls)
+        self._tls = tls
         self._takeover_s = config.fleet.takeover_ms / 1000
         self._seen, self._looked_s = Seen({}, [], set()), 0.0  # and when that look began
         self._trouble = "nobody has looked yet who owns the data"
@@ -208,7 +207,7 @@ class MemberSlices(SliceSet):
 
     def trust(self, tls: ssl.SSLContext | None) -> None:
         """Connect to other members so from now on: a reload has renewed the certificate."""
-        self._tls = {} if tls is None else {"ssl": tls}
+        self._tls = tls
 
     @property
     def place(self) -> str:
@@ -263,7 +262,7 @@ class MemberSlices(SliceSet):
         if owner == self._member or place is None:
             raise NotThere(f"{owner.name} owns it and does not serve it now")
         try:
-            await reach(place, self.key.line(number), make, **self._tls)
+            await reach(place, self.key.line(number), make, self._tls)
         except NotThere as error:
             raise NotThere(f"{owner.name}: {error}") from None
         return owner

@@ -197,7 +197,7 @@ async def test_what_comes_with_the_yes_is_not_lost(
     monkeypatch: pytest.MonkeyPatch, more: bytes, is_closed: bool
 ) -> None:
     async def connect(
-        make: Callable[[], asyncio.Protocol], *address: object
+        make: Callable[[], asyncio.Protocol], *address: object, ssl: object
     ) -> tuple[Wire, asyncio.Protocol]:
         wire, asking = Wire(), make()
         asking.connection_made(wire)
