@@ -24,6 +24,8 @@ TESTED_BY: Final[dict[str, str]] = {
     "journal.engine.facts": "tests/unit/cli/test_fleet.py: as an operator sees them",
     "journal.engine.object_store.bucket": f"{_OBJECTS}: as the bucket in memory has it",
     "journal.engine.object_store.made_store": f"{_OBJECTS}: each test begins with it",
+    "journal.engine.object_store.members":
+        "tests/process/engine/test_engine.py: members say that they are there, on any engine",
     "journal.engine.object_store.moment": f"{_OBJECTS}: beside an owner that commits",
     "journal.engine.object_store.reading": f"{_OBJECTS}: every read of an engine is one",
     "journal.engine.object_store.slice_log": f"{_OBJECTS}: owners that sleep write to it",

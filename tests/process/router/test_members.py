@@ -16,73 +16,15 @@ from pathlib import Path
 import pytest
 from pymemcache.exceptions import MemcacheError
 
-from journal.engine.postgres import PostgresEngine, drain, make_tables
+from journal.engine.postgres import drain, make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
-from kestrelpy.fleet import owned
 from kestrelpy.placement import Placement
-from kestrelpy.server.slices import member_slices
+from tests.process.router.members import SECRET, SLICES, Fleet
 from tests.process.router.test_slices import GONE, eventually, is_running, slices_of
 from tests.process.router.test_users import ANNA, ROOT, Wire
-from tests.support.daemon import DaemonProcess
-from tests.support.patroni import free_port
 
-SLICES = 4
-TAKEOVER_S = 2
 QUEUES = ("a", "b", "g", "l")  # one in each slice
-SECRET = "a-secret-of-members"
 KEY = b"%b %b" % (Placement(SLICES).layout.encode(), SECRET.encode())
-
-
-class Fleet:
-    """Members on one PostgreSQL, each with an address of its own."""
-
-    def __init__(self, folder: Path, server: PostgresServer, more: str = "") -> None:
-        self.folder, self.address, self.more = folder, server.address, more
-        self.engine = PostgresEngine(server.address, is_single=True)
-        self.members: dict[str, DaemonProcess] = {}
-        (folder / "secret").write_text(f"{SECRET}\n")
-
-    def member(self, name: str, slices: int = SLICES, more: str = "") -> DaemonProcess:
-        """Make a member; it is not started."""
-        host, port = f"127.0.0.{ord(name) - ord('a') + 2}", free_port()
-        assert member_slices.NOTES >= 2  # so a late note makes nobody give up slices
-        config = (
-            f'[server]\nallow_shutdown = true\n[fleet]\nengine = "{self.address}"\nsingle = true\n'
-            f'name = "{name}"\naddress = "{host}:{port}"\nslices = {slices}\n'
-            f'takeover = "{TAKEOVER_S}s"\nsecret_file = "secret"\n{more}\n{self.more}'
-        )
-        made = DaemonProcess(self.folder / name, config=config, host=host, port=port)
-        self.members[name] = made
-        return made
-
-    def start(self, *names: str) -> list[DaemonProcess]:
-        """Start members and wait until they own all slices, in even shares."""
-        started = [self.member(name).start() for name in names]
-        self.wait_for_shares()
-        return started
-
-    def owners(self) -> dict[int, str]:
-        """The name of the owner of each slice."""
-        return {number: each.name for number, each in owned(self.engine.owners()).items()}
-
-    def wait_for_shares(self) -> None:
-        """Wait until the members that run own all slices, in even shares."""
-        names = [name for name, each in self.members.items() if is_running(each.pid)]
-
-        def is_even() -> bool:
-            owners = self.owners()
-            counts = [list(owners.values()).count(each) for each in names]
-            return sum(counts) == len(owners) == SLICES and max(counts) - min(counts) <= 1
-
-        eventually(is_even)
-
-    def close(self) -> None:
-        """End what runs."""
-        for each in self.members.values():
-            if is_running(each.pid):
-                os.kill(each.pid, signal.SIGCONT)
-                each.stop()
-        self.engine.close()
 
 
 @pytest.fixture(scope="module")
