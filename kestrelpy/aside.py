@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TypeVar
 
@@ -52,6 +52,32 @@ async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
         if future.done() and not future.cancelled():
             return future.result()  # it came at the same moment, or the error is the work's own
         raise TookTooLong from None
+
+
+async def run_aside_until(
+    work: Callable[[], _T], ending: asyncio.Event, seconds: float
+) -> _T:
+    """Run the work on a thread and return its result; raise its error, or TookTooLong this time
+    after `ending` was set."""
+    return await until_ending(run_aside(work, None), ending, seconds)
+
+
+async def until_ending(
+    work: Coroutine[object, object, _T], ending: asyncio.Event, seconds: float
+) -> _T:
+    """Return the result of the work; cancel it, and raise TookTooLong, this time after `ending` was
+    set."""
+    running = asyncio.ensure_future(work)
+    ended = asyncio.ensure_future(ending.wait())
+    try:
+        await asyncio.wait([running, ended], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([running], timeout=seconds)
+        if not running.done():
+            raise TookTooLong
+        return running.result()
+    finally:
+        running.cancel()
+        ended.cancel()
 
 
 async def both(

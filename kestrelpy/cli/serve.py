@@ -104,7 +104,11 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         )  # fmt: skip
         between.end(daemon)
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
-        await daemon.run()
+        try:
+            await daemon.run()
+        except StartError:
+            _end_in_any_case()
+            raise
         if daemon.membership.begins_again:
             await between.begin()
             config = daemon.config  # with the reloads: a revoked user stays revoked

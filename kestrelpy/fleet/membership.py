@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from kestrelpy.aside import TookTooLong, run_aside
+from kestrelpy.aside import TookTooLong, run_aside, run_aside_until
 from kestrelpy.fleet.member import FleetMember
 
 log = logging.getLogger("kestrelpy.fleet")
@@ -78,7 +78,10 @@ class Membership:
         if member is None:
             return True
         while not ending.is_set():
-            standby = await run_aside(member.try_to_claim, None)
+            try:
+                standby = await run_aside_until(member.try_to_claim, ending, RELEASE_SECONDS)
+            except TookTooLong:  # what it may have claimed, the others take after `takeover`
+                return False
             if standby is None:
                 return True
             self._close(standby.sentence, standby.owner_address)

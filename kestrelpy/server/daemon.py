@@ -20,7 +20,7 @@ from aiofiles.base import wrap
 import kestrelpy
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, sync_call_name
-from kestrelpy.aside import TookTooLong, both, run_aside
+from kestrelpy.aside import TookTooLong, both, run_aside, until_ending
 from kestrelpy.compiled import KIND
 from kestrelpy.config import Config, ConfigError, ServerConfig, changed_settings
 from kestrelpy.core import JournalLog
@@ -76,6 +76,7 @@ log = logging.getLogger("kestrelpy")
 DRAIN_SECONDS: Final = 5.0
 HEEDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 CLOSE_SECONDS: Final = 30.0
+SILENT_CLOSE_SECONDS: Final = 5.0  # instead, if the engine is silent: all that was said is there
 BACKLOG: Final = 1024
 OPERATOR: Final = "the operator"  # who starts and ends the process
 
@@ -189,7 +190,7 @@ class Daemon:
         prolonging = self._loop.create_task(self._supervisor.prolong_start())
         with collector_paused():
             began = self.elapsed()
-            found, sync_ms = await self._recover()
+            found, sync_ms = await self._recover_unless_ending()
             self.recovery_seconds = self.elapsed() - began
             for note in found.notes + self.policies.notes(self.broker):
                 log.warning("%s", note)
@@ -255,6 +256,16 @@ class Daemon:
         for connection in self._connections if why else ():
             if connection.conversation is not None:
                 connection.conversation.note_closed()
+
+    async def _recover_unless_ending(self) -> tuple[RecoveredDirectory, float]:
+        """Recover the directory; raise StartError if the process is to end and its data is not read
+        soon: it may never be."""
+        try:
+            return await until_ending(self._recover(), self._ending, SILENT_CLOSE_SECONDS)
+        except TookTooLong:
+            raise StartError(
+                f"{self.directory.path}: told to end before all was read ({self._why_stopped})"
+            ) from None
 
     async def _recover(self) -> tuple[RecoveredDirectory, float]:
         """Lock the directory and recover it; return the result, and the time of a sync."""
@@ -331,7 +342,8 @@ class Daemon:
         try:
             if not self.membership.is_fenced:
                 close = partial(close_journals, self.broker, self._parts.heart)
-                await run_aside(close, CLOSE_SECONDS)
+                is_silent = not self.membership.may_answer()
+                await run_aside(close, SILENT_CLOSE_SECONDS if is_silent else CLOSE_SECONDS)
         except TookTooLong:
             log.error("%s: the disk does not answer: not all is closed", self.directory.path)
         self.directory.unlock()

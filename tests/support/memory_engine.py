@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from journal.engine import (
     Claim,
@@ -37,6 +37,7 @@ from journal.files import Disk
 
 # The fate of a commit: the connection is lost before it is done, or after; there is no room.
 Fate = Literal["", "not done", "done", "full"]
+_ASLEEP_SECONDS: Final = 60.0  # at most, so that no thread is left
 
 
 @dataclass
@@ -231,6 +232,19 @@ def _apply(files: dict[int, _File], op: Op) -> None:
         data[op.offset : op.offset + len(op.data)] = op.data
     else:
         del files[op.file]
+
+
+class SilentEngine(MemoryEngine):
+    """It is asleep until `wakes` is set; `asked` is set when somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.wakes = threading.Event(), threading.Event()
+
+    def _answer(self) -> None:
+        self.asked.set()
+        self.wakes.wait(_ASLEEP_SECONDS)
+        super()._answer()
 
 
 def claimed(engine: Engine, name: str, number: int = 1) -> Claim:

@@ -78,11 +78,7 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/fleet/test_move_in.py: which files of a folder are moved",
     "kestrelpy.protocol.routing.routed_wire":
         "tests/unit/protocol/routing/test_routed.py: in a conversation of the router",
-    "kestrelpy.server.slices.member_slices":
-        "tests/process/router/test_members.py: real members on a real engine, killed and drained",
     "kestrelpy.server.slices.slice_set":
-        "tests/process/router/test_at_rest.py: with the real processes that it starts",
-    "kestrelpy.server.slices.router":
         "tests/process/router/test_at_rest.py: with the real processes that it starts",
     "kestrelpy.fleet.unowned":
         "tests/unit/fleet/test_move_in.py: who may move, and when",

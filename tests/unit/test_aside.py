@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kestrelpy.aside import TookTooLong, both, run_aside
+from kestrelpy.aside import TookTooLong, both, run_aside, run_aside_until
 
 
 async def test_its_result_and_its_error_come_back() -> None:
@@ -54,6 +54,23 @@ async def test_work_that_does_not_end_is_left_behind_on_a_thread_of_no_weight() 
     assert await run_aside(lambda: "later work goes on", 10)
     gate.set()
     found[0].join(10)
+
+
+async def test_work_is_waited_for_until_the_caller_is_to_end() -> None:
+    gate, ending = threading.Event(), asyncio.Event()
+    assert await run_aside_until(lambda: 7, ending, 0.01) == 7
+    with pytest.raises(ValueError, match="base 10"):
+        await run_aside_until(lambda: int("seven"), ending, 0.01)
+    waiting = asyncio.create_task(run_aside_until(lambda: gate.wait(30), ending, 0.01))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+
+    ending.set()
+
+    with pytest.raises(TookTooLong):
+        await waiting
+    gate.set()
+    assert await run_aside_until(lambda: 7, ending, 10) == 7
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -19,6 +19,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+from kestrelpy.wire.keepalive import keep_alive_between_members
+
 _FIRST: Final = b"slice "
 _LINE_BYTES_MAX: Final = 1024
 _OK: Final = b"OK\r\n"
@@ -115,6 +117,7 @@ class Entrance(asyncio.Protocol):
             transport.write(found if isinstance(found, bytes) else _AWAY)
             transport.close()
             return
+        _end_with_network(transport)
         near = Side(self._client)
         transport.set_protocol(near)
         near.connection_made(transport)
@@ -214,6 +217,13 @@ class _Asking(asyncio.Protocol):
             self._answer.set_result(self.begun)
 
 
+def _end_with_network(transport: asyncio.BaseTransport) -> None:
+    """Let a connection of two members end soon if the network between them does."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        keep_alive_between_members(sock)
+
+
 def _one_line(said: bytes) -> str:
     """Return the first line of an answer, for a client: whatever listens there may have said it."""
     text = said.partition(b"\n")[0].decode("ascii", "replace").strip()
@@ -237,6 +247,7 @@ async def reach(
     transport, asking = await loop.create_connection(
         lambda: _Asking(line, answer), host, port, ssl=tls
     )
+    _end_with_network(transport)
     try:
         await answer
     except asyncio.CancelledError:

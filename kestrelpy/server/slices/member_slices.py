@@ -13,15 +13,16 @@ decided here may be wrong or late: then a slice is served by another member than
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from journal.engine import Engine, EngineAway, Member, Seat, name_of
-from kestrelpy.aside import run_aside
+from kestrelpy.aside import TookTooLong, run_aside, run_aside_until
 from kestrelpy.config import Config, place_of
 from kestrelpy.errors import SliceAway
 from kestrelpy.fleet import (
@@ -42,6 +43,7 @@ from kestrelpy.server.slices.slice_process import SliceProcess
 from kestrelpy.server.slices.slice_set import RETRY_SECONDS, Make, SliceSet
 
 log = logging.getLogger("kestrelpy.router")
+_T = TypeVar("_T")
 
 _LOOKS: Final = 10  # in `takeover`
 _LOOK_SECONDS_MAX: Final = 0.2
@@ -49,6 +51,8 @@ _LOOK_SECONDS_MAX: Final = 0.2
 PATIENCE_SECONDS: Final = 2.0
 _RETRY_SECONDS_MAX: Final = 0.4  # between two attempts to connect
 _REACH_SECONDS: Final = 1.0  # for a connection to another member
+# How long the engine may take for an answer when this process is to end.
+ENGINE_SECONDS: Final = 2.0
 _ENDS_AFTER: Final = 1.0  # times `takeover`: a process that is needed again soon goes on
 
 
@@ -81,6 +85,7 @@ class MemberSlices(SliceSet):
         self._blind_s = self._loop.time()  # until when the engine did not answer
         self._ends: dict[int, asyncio.Task[None]] = {}  # of processes that are told to end
         self._idle_s: dict[int, float] = {}  # since when a process is not needed
+        self._interrupted = asyncio.Event()
         self._silent_s: dict[int, float] = {}  # since when nobody serves a slice
         self._waiting: tuple[int, ...] = ()  # slices whose process is ready to take over
 
@@ -95,7 +100,9 @@ class MemberSlices(SliceSet):
         layout = layout_of(self._config)
         while not self._why:
             try:
-                found = await run_aside(partial(self._engine.agree, layout), None)
+                found = await self._asked(partial(self._engine.agree, layout))
+            except TookTooLong:
+                break
             except EngineAway as error:
                 trouble = error.strerror or str(error)
                 if trouble != self._trouble:
@@ -132,7 +139,9 @@ class MemberSlices(SliceSet):
         try:
             self._waiting = tuple(n for n, each in self.processes.items() if each.is_standby)
             began_s = self._loop.time()
-            seen = await run_aside(self._ask, None)
+            seen = await self._asked(self._ask)
+        except TookTooLong:
+            self._trouble = "the engine does not answer"
         except EngineAway as error:
             self._trouble = f"the engine does not answer: {error.strerror or error}"
             self._blind_s = self._loop.time()
@@ -144,6 +153,11 @@ class MemberSlices(SliceSet):
                 if owner is not None and owner != before.get(number):
                     self._moved(number, owner)
         self._tell()
+
+    async def _asked(self, work: Callable[[], _T]) -> _T:
+        """Return what the engine answers; raise TookTooLong if it is silent at the end of this
+        process."""
+        return await run_aside_until(work, self._interrupted, ENGINE_SECONDS)
 
     def _owner_of(self, number: int) -> Member | None:
         """Return who has a slice, as far as is known: a process here may have claimed it since the
@@ -267,9 +281,15 @@ class MemberSlices(SliceSet):
             raise NotThere(f"{owner.name}: {error}") from None
         return owner
 
+    def interrupt(self) -> None:
+        """End a wait of `start` and for the engine: the router ends."""
+        self._interrupted.set()
+        super().interrupt()
+
     async def stop(self) -> None:
         """End the processes: others take over their slices at once."""
         self.interrupt()
         await asyncio.gather(*self._ends.values(), return_exceptions=True)
         await super().stop()
-        await run_aside(self._engine.close, None)
+        with contextlib.suppress(TookTooLong):
+            await run_aside(self._engine.close, ENGINE_SECONDS)

@@ -79,6 +79,7 @@ class SliceRouter:
         self._ending, self._why = asyncio.Event(), ""
         self._reloading = asyncio.Lock()
         self._members: set[ClientConnection] = set()  # connections of other members
+        self._mails: set[ClientConnection] = set()  # of the slices here, for their messages
         self._slices: SliceSet | None = None  # None: it has not started yet
         self._connections_max = 0
         self._tls = Tls()
@@ -237,6 +238,7 @@ class SliceRouter:
     def admit(self, connection: ClientConnection) -> bool:
         """Return whether the connection may stay."""
         if connection.is_slice:
+            self._mails.add(connection)
             return True
         self._new_number()
         here = len(self._connections) + self._http.connections
@@ -254,6 +256,7 @@ class SliceRouter:
         """Forget a connection that is gone."""
         self._connections.discard(connection)
         self._members.discard(connection)
+        self._mails.discard(connection)
         self.counts.connections = len(self._connections)
 
     def note_member(self, connection: ClientConnection) -> None:
@@ -271,8 +274,9 @@ class SliceRouter:
         return await self._slices.connect(number, make)
 
     def _note_owner(self, number: int, owner: Member) -> None:
-        """Let no client wait for the member that had the slice before: it may be asleep."""
-        for connection in list(self._connections):
+        """Let no client and no slice wait for the member that had the slice before: it may be
+        asleep."""
+        for connection in (*self._connections, *self._mails):
             connection.note_owner(number, owner)
 
     async def connect_http(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:

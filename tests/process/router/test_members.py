@@ -151,6 +151,21 @@ def test_what_sleeps_answers_nothing_when_it_wakes_and_no_client_waits_for_it(
         each.close()
 
 
+def test_a_member_ends_when_told_to_though_the_engine_is_asleep(
+    fleet: Fleet, server: PostgresServer
+) -> None:
+    a, b = fleet.start("a", "b")
+    ours = [*slices_of(a).values(), *slices_of(b).values()]
+    server.signal(signal.SIGSTOP)
+    try:
+        for each in (a, b):
+            os.kill(each.pid, signal.SIGTERM)
+        assert [each.wait() for each in (a, b)] == [0, 0]
+        assert not any(map(is_running, ours))
+    finally:
+        server.signal(signal.SIGCONT)
+
+
 def test_slices_of_a_member_that_cannot_serve_them_are_taken_by_another(fleet: Fleet) -> None:
     b = fleet.member("b")
     b.data_dir.mkdir()

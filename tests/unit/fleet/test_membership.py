@@ -6,11 +6,13 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from journal.engine import EngineFiles, Member
 from journal.files import Disk
 from kestrelpy.fleet.member import FleetMember
 from kestrelpy.fleet.membership import Membership
-from tests.support.memory_engine import MemoryEngine, claimed
+from tests.support.memory_engine import MemoryEngine, SilentEngine, claimed
 
 TAKEOVER_S = 0.5
 SECONDS = 30.0
@@ -78,6 +80,21 @@ async def test_a_standby_says_once_whose_it_is_and_ends_when_asked(tmp_path: Pat
     (said,) = stage.said
     assert re.fullmatch("standby of b since [-0-9]+T[:0-9]+Z: it owns the data, ask there", said)
     assert set(stage.gates[1:]) == set(stage.said)
+
+
+async def test_a_standby_ends_when_asked_though_the_engine_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.fleet.membership.RELEASE_SECONDS", 0.01)
+    engine, ending = SilentEngine(), asyncio.Event()
+    stage = Stage(tmp_path, engine)
+    standing = asyncio.create_task(stage.membership.stand_by(ending))
+    await until(engine.asked.is_set)
+    ending.set()
+
+    async with asyncio.timeout(SECONDS):
+        assert not await standing
+    engine.wakes.set()
 
 
 async def test_a_standby_knows_where_the_owner_answers_until_it_is_the_owner(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.wire import keepalive
-from kestrelpy.wire.keepalive import keep_alive
+from kestrelpy.wire.keepalive import keep_alive, keep_alive_between_members
 from tests.support.running import Running
 
 TIMES = {
@@ -29,6 +29,15 @@ def assert_probed(sock: socket.socket) -> None:
 def test_a_dead_peer_is_found_before_routers_forget_it_and_within_five_minutes() -> None:
     assert keepalive.IDLE_SECONDS < 240
     assert keepalive.IDLE_SECONDS + keepalive.PROBES * keepalive.INTERVAL_SECONDS <= 300
+
+
+def test_members_of_a_fleet_find_out_sooner_that_the_network_between_them_is_gone() -> None:
+    with socket.socket() as sock:
+        keep_alive_between_members(sock)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        probes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
+        assert probes == keepalive.MEMBER_PROBES
+    assert keepalive.MEMBER_SECONDS <= 10
 
 
 def test_a_unix_socket_and_a_closed_one_are_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import cast
@@ -10,6 +11,7 @@ from typing import cast
 import pytest
 
 from kestrelpy.server.slices.doors import Entrance, Key, NotThere, Side, join, reach
+from kestrelpy.wire import keepalive
 
 KEY = Key("3f6a", "a-secret-of-members")
 OPEN = Key("3f6a", "")
@@ -228,3 +230,29 @@ async def test_a_slice_that_ends_as_a_member_is_joined_to_it_ends_the_connection
     await join(near, Path("1"))
     assert wire.is_closed
     assert wire.sent == b""
+
+
+async def test_both_ends_of_a_connection_of_members_end_soon_after_their_network() -> None:
+    class Entered(Port):
+        def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+            wires[0].write(b"OK\r\n")
+            return super().start_task(work)
+
+    class Accepted(Client):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            wires.append(cast(asyncio.Transport, transport))
+
+    wires = list[asyncio.Transport]()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Entrance(Entered(), Accepted()), "127.0.0.1", 0
+    )
+    sides = list[Side]()
+    place = server.sockets[0].getsockname()
+    await reach(place, KEY.line(1), lambda: sides.append(Side()) or sides[0])
+    for each in (wires[0], sides[0].transport):
+        assert each is not None
+        sock = each.get_extra_info("socket")
+        idle_s = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+        assert idle_s == keepalive.MEMBER_IDLE_SECONDS
+        each.abort()
+    server.close()
