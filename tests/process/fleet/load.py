@@ -19,9 +19,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from tests.process.fleet.pair import Pair
 from tests.support.daemon import DaemonProcess
 
 JOIN_SECONDS: Final = 120.0
@@ -59,10 +58,19 @@ class Overlap(NamedTuple):
     is_allowed: bool
 
 
+class Members(Protocol):
+    """The members that clients ask."""
+
+    members: dict[str, DaemonProcess]
+
+    def other(self, member: DaemonProcess) -> DaemonProcess:
+        """Return the member to ask after this one."""
+
+
 class Books:
     """The answers that all clients had."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Members) -> None:
         self.pair = pair
         self.lock = threading.Lock()
         self.stopping = threading.Event()
@@ -98,6 +106,10 @@ class Books:
             self.late.append(f"{answer!r} {now_s - self.woke_s:.3f} s after it woke")
         if member is self.waits_for and answer == b"STORED":
             self.first_stored_s, self.waits_for = now_s, None
+
+    def stored(self, body: bytes) -> None:
+        """Note that an item was acknowledged; call it with the lock."""
+        self.acknowledged.add(body)
 
     def handed_out(self, body: bytes) -> None:
         """Note that a worker was given this item."""
@@ -141,6 +153,16 @@ class Caller:
         self.life = 0
         self._socket: socket.socket | None = None
         self._in = b""
+        self._last = b"", 0.0  # the last request, and when it was sent
+
+    def __str__(self) -> str:
+        """Say whom it asked for what, how long ago, and whether it waits for an answer."""
+        (request, sent_s), sock = self._last, self._socket
+        here = "" if sock is None or sock.fileno() < 0 else f" from port {sock.getsockname()[1]}"
+        return (
+            f"{self.member.data_dir.name}{here}, asked {time.monotonic() - sent_s:.1f} s ago: "
+            f"{request[:80]!r}"
+        )
 
     def ask(self, request: bytes) -> tuple[bytes, bytes]:
         """Return the first line of the answer and the body in it; raise NotDone or Unanswered."""
@@ -150,6 +172,7 @@ class Caller:
         except OSError:
             self._give_up()
             raise NotDone from None
+        self._last = request, time.monotonic()
         try:
             assert self._socket is not None
             self._socket.sendall(request)
@@ -247,7 +270,7 @@ class Producer(Client):
         self.queue = queue
 
     def step(self) -> None:
-        if self.books.backlog > BACKLOG_MAX:
+        if self.is_ahead:
             time.sleep(PAUSE_SECONDS)
             return
         body = b'{"k": %d, "n": "%d:%d"}' % (
@@ -257,8 +280,7 @@ class Producer(Client):
         delay = "/delay=500ms" if self.queue == "jobs" and self.count % 10 == 0 else ""
         name = f"{self.queue}/id={self.number}-{self.count}" if self.queue == "once" else self.queue
         request = f"set {name}{delay} 0 0 {len(body)}\r\n".encode() + body + b"\r\n"
-        with self.books.lock:
-            self.books.sent.add(body)
+        self.sends(body)
         while not self.books.stopping.is_set():
             try:
                 line, _ = self.caller.ask(request)
@@ -271,8 +293,22 @@ class Producer(Client):
             with self.books.lock:
                 if line != b"STORED":
                     self.books.wrong.append(f"a set was answered {line!r}")
-                self.books.acknowledged.add(body)
+                self.stored(body)
             return
+
+    @property
+    def is_ahead(self) -> bool:
+        """True while so much is not confirmed yet that this producer waits."""
+        return self.books.backlog > BACKLOG_MAX
+
+    def sends(self, body: bytes) -> None:
+        """Note that an item is sent for the first time."""
+        with self.books.lock:
+            self.books.sent.add(body)
+
+    def stored(self, body: bytes) -> None:
+        """Note that an item was acknowledged; call it with the lock."""
+        self.books.stored(body)
 
 
 class Worker(Client):
@@ -387,8 +423,13 @@ class Load:
     def stop(self) -> None:
         """Let each end what it has begun."""
         self.books.stopping.set()
+        deadline = time.monotonic() + JOIN_SECONDS
         for thread in self._threads:
-            thread.join(JOIN_SECONDS)
-            assert not thread.is_alive(), "a client does not end"
+            thread.join(max(deadline - time.monotonic(), 0.0))
+        late = [
+            f"client {client.number} ({type(client).__name__}) of {client.caller}"
+            for client, thread in zip(self.clients, self._threads, strict=True) if thread.is_alive()
+        ]  # fmt: skip
+        assert late == [], f"clients do not end: {late}"
         for _, each in self.books.left:
             each.close()
