@@ -46,6 +46,7 @@ COMPILED: Final = (
     "kestrelpy/operations/leasing.py",
     "kestrelpy/operations/rests.py",
     "kestrelpy/operations/storing.py",
+    "kestrelpy/placement.py",
     "kestrelpy/protocol/conversation.py",
     "kestrelpy/protocol/login.py",
     "kestrelpy/protocol/parse/commands.py",
@@ -54,6 +55,11 @@ COMPILED: Final = (
     "kestrelpy/protocol/parse/requests.py",
     "kestrelpy/protocol/replies.py",
     "kestrelpy/protocol/rights.py",
+    "kestrelpy/protocol/routing/answer_ends.py",
+    "kestrelpy/protocol/routing/routed.py",
+    "kestrelpy/protocol/routing/routed_login.py",
+    "kestrelpy/protocol/routing/routed_wire.py",
+    "kestrelpy/protocol/routing/routes.py",
     "kestrelpy/protocol/text/parser.py",
     "kestrelpy/protocol/text/requests.py",
     "kestrelpy/protocol/text/routed.py",
@@ -65,6 +71,7 @@ COMPILED: Final = (
     "kestrelpy/server/commit_delay.py",
     "kestrelpy/server/connections/connection.py",
     "kestrelpy/server/shares.py",
+    "kestrelpy/server/slices/connections.py",
     "kestrelpy/server/turn.py",
 )
 # What the compiled wheel needs beside the dependencies of the pure one: mypyc's own library.

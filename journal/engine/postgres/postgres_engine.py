@@ -561,7 +561,7 @@ def _bytes(rows: list[tuple[Any, ...]], offset: int, size: int) -> bytes:
     """Return these bytes of a file, of its extents in the order of their commits."""
     found = bytearray(size)
     for *_, begin, data in rows:
-        if begin is None:
+        if begin is None or begin >= offset + size:
             continue
         cut = data[max(offset - begin, 0) : offset + size - begin]
         place = max(begin - offset, 0)

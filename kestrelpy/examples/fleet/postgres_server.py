@@ -52,7 +52,7 @@ class PostgresServer:
         weakref.finalize(self, held.close)
         self.settings = {
             "listen_addresses": host, "port": str(self.port),
-            "unix_socket_directories": "", "lc_messages": "C", "max_connections": "60",
+            "unix_socket_directories": "", "lc_messages": "C", "max_connections": "200",
             "shared_buffers": "32MB", "wal_retrieve_retry_interval": "100ms",
         }  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None

@@ -246,6 +246,7 @@ EDGE = 100
     (30_000, [Write(1, 0, b"x" * 99), Write(1, 98, b"yy"), Write(1, 29_899, b"zz")]),
     (30_000, [Write(1, 29_950, b"later"), Write(1, 29_940, b"over what was written" * 2)]),
     (30_000, [Write(1, 22_000, b"x" * 7900), Write(1, 22_001, b"y" * 7900)]),
+    (1_300, [Write(1, 0, b"x" * 300), Write(1, 300, b"y" * 1_000)]),  # long, soon after the front
     (10, [Write(1, 0, b"x" * 30_000)]),  # more than it was made for
 ], ids=str)  # fmt: skip
 def test_the_edges_of_a_file_are_what_a_read_of_them_gives(
