@@ -39,6 +39,7 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/unit/core/subscription/test_flush.py::test_a_flush_makes_no_calls": _NO_CALLS,
     "tests/unit/core/test_exits.py::test_with_little_limits": _NOT_HEARD,
     "tests/unit/core/test_schedules.py::test_it_waits_for_room_until": _NOT_HEARD,
+    "tests/unit/operations/test_reads_meanwhile.py": _NOT_HEARD,
     "tests/unit/protocol/verbs/test_get_wait.py::test_one_key_is_answered_when": _NOT_HEARD,
     "tests/unit/server/connections/test_connection.py::test_a_client_that_is_ahead": _NOT_HEARD,
     "tests/unit/server/journals/test_read_cache.py::test_a_reader_for_which": _NO_STAND_IN,

@@ -102,7 +102,7 @@ async def test_a_process_that_is_told_to_end_while_it_is_made_ends(
 async def test_a_process_that_never_served_is_started_again_in_a_fleet_alone(
     tmp_path: Path, program: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process, run = await ended(tmp_path)
+    process, _ = await ended(tmp_path)
     assert not process.has_failed
     await process.stop()
     assert len(caplog.messages) == 1
@@ -204,9 +204,7 @@ async def test_a_process_reloads_once_for_each_time_that_it_is_told_to(tmp_path:
     assert told.signals == [signal.SIGHUP] * 2
 
 
-async def test_a_process_that_starts_needs_no_reload(
-    tmp_path: Path, waiting: Path
-) -> None:
+async def test_a_process_that_starts_needs_no_reload(tmp_path: Path, waiting: Path) -> None:
     process = SliceProcess(1, FLEET, tmp_path, tmp_path, None, lambda: None)
     process.reload()
     run = asyncio.create_task(process.run())
