@@ -95,7 +95,9 @@ REFUSED = {
     "kestrelpy.operations": {"asyncio", "os", "time", "logging", "socket", "threading"},
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
 }
-READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations", "kestrelpy.wire")
+READ_BY_SPARK = (
+    "journal", "kestrelpy.spark", "kestrelpy.durations", "kestrelpy.placement", "kestrelpy.wire",
+)  # fmt: skip
 # The port hands out the settings of the server (`Site.server_settings`) to the code that answers.
 CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli", "kestrelpy.operations.ports")
 # These use nothing of ours but the module that starts a daemon: they are for people to copy.

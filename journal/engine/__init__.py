@@ -8,6 +8,7 @@ from journal.engine.address import (
     S3_FORM,
     SLICE,
     is_address,
+    is_engine,
     is_object_store,
     name_of,
     slice_name,
@@ -24,6 +25,7 @@ from journal.engine.engine import (
     Engine,
     EngineAway,
     EngineFull,
+    EngineMoment,
     Fenced,
     FileFacts,
     Layout,
@@ -37,12 +39,14 @@ from journal.engine.engine import (
     Write,
 )
 from journal.engine.engine_files import EngineFiles
+from journal.engine.engines import NeedsExtra, engine_tools
 from journal.engine.facts import Facts, Made, Replica
+from journal.engine.one_moment import NothingToRead, OneMoment
 
 __all__ = [
     "FORM", "PIECE_BYTES", "S3_FORM", "SLICE", "Claim", "Commits", "Create", "DeleteFile", "Engine",
-    "EngineAway", "EngineFiles", "EngineFull", "Facts", "Fenced", "FileFacts", "Layout", "Made",
-    "Member", "Op", "Owner", "Piece", "Rename", "Replica", "Seat", "Takeover", "Write",
-    "is_address", "is_object_store", "name_of", "slice_name", "split_slice", "why_no_address",
-    "without_secret",
+    "EngineAway", "EngineFiles", "EngineFull", "EngineMoment", "Facts", "Fenced", "FileFacts",
+    "Layout", "Made", "Member", "NeedsExtra", "NothingToRead", "OneMoment", "Op", "Owner", "Piece",
+    "Rename", "Replica", "Seat", "Takeover", "Write", "engine_tools", "is_address", "is_engine",
+    "is_object_store", "name_of", "slice_name", "split_slice", "why_no_address", "without_secret",
 ]  # fmt: skip

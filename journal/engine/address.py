@@ -32,6 +32,11 @@ def is_address(text: str) -> bool:
     return text.startswith(_SCHEMES) or re.match(r"[a-z][a-z0-9]+:/", text) is not None
 
 
+def is_engine(text: str) -> bool:
+    """True if this begins as the address of an engine does, and so is no URL of anything else."""
+    return text.startswith((*_SCHEMES, _S3))
+
+
 def is_object_store(address: str) -> bool:
     """True if this engine is an object store, and not a PostgreSQL."""
     return address.startswith(_S3)

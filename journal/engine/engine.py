@@ -229,3 +229,10 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of the connections. A slice stays claimed."""
+
+
+class EngineMoment(Engine, Protocol):
+    """An engine as of one moment, which commits nothing."""
+
+    def layout(self) -> Layout:
+        """Return how queues are spread: over one slice, if nobody has said it. Raises OSError."""

@@ -1,7 +1,6 @@
 """Many processes, one data directory in an engine: its owner, its standbys, its moves."""
 
 from journal.engine import SLICE
-from kestrelpy.fleet.engines import NeedsExtra, engine_tools
 from kestrelpy.fleet.member import FleetMember, why_other_layout
 from kestrelpy.fleet.membership import NOT_LOOKED, Membership
 from kestrelpy.fleet.move_in import (
@@ -35,9 +34,8 @@ from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
 
 __all__ = [
     "GONE_AFTER", "NOTES", "NOT_LOOKED", "ORPHANED_AFTER", "SLICE", "FleetMember",
-    "ImportingEngine", "Membership", "MoveIn", "MoveOut", "Moved", "NeedsExtra", "NoPatroni",
-    "SliceNotEmpty", "SliceOwned", "attended", "claim_unowned", "engine_tools", "living",
-    "make_slice_folders", "owned", "patroni_version", "plan", "refuse_damage", "remove_import",
-    "silent", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_layout",
-    "why_other_slices",
+    "ImportingEngine", "Membership", "MoveIn", "MoveOut", "Moved", "NoPatroni", "SliceNotEmpty",
+    "SliceOwned", "attended", "claim_unowned", "living", "make_slice_folders", "owned",
+    "patroni_version", "plan", "refuse_damage", "remove_import", "silent", "slice_of_folder",
+    "slices_in", "surplus", "why_bad_patroni", "why_other_layout", "why_other_slices",
 ]  # fmt: skip

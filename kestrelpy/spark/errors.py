@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from journal.engine import is_address, name_of
+from journal.engine import is_engine, name_of
 
 _OURS: Final = re.compile(r"\bKestrelError: (.+)")
 # The line of a Python traceback that names the error, and the start of a line of Java's.
@@ -34,10 +34,10 @@ class KestrelError(Exception):
 
 def refuse_engine(path: str) -> None:
     """Raise KestrelError if a path is an engine's address."""
-    if path.startswith(("postgres", "s3://")) and is_address(path):
+    if is_engine(path):
         raise KestrelError(
-            f"{name_of(path)} is an engine, and Spark reads folders. Make one with kestrelpy "
-            "backup DEST --data-dir ADDRESS, also while a daemon runs, and read that."
+            f"{name_of(path)} is an engine, and the jobs over journals read folders. Make one with "
+            "kestrelpy backup DEST --data-dir ADDRESS, also while a daemon runs, and read that."
         )
 
 

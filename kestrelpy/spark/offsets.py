@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal, Protocol, TypeVar
 
+from journal.engine import name_of, slice_name
 from kestrelpy.durations import shown
 
 _S = TypeVar("_S", bound="Sized")
@@ -42,6 +43,29 @@ class Address:
         if not self.port:
             return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FleetAddress(Address):
+    """The fleet of an engine or, with a number, one slice of it; any of its members answers there.
+
+    `host` is the name, which has no secret.
+    """
+
+    engine: str = field(default="", repr=False)
+    slice: int = 0
+
+    @classmethod
+    def of(cls, engine: str) -> FleetAddress:
+        """Return the address of all slices of an engine."""
+        return cls(name_of(engine), engine=engine)
+
+    def part(self, number: int) -> FleetAddress:
+        """Return the address of one slice."""
+        return FleetAddress(slice_name(self.engine, number), engine=self.engine, slice=number)
+
+    def __str__(self) -> str:
+        return self.host
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,18 @@ import fnmatch
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar, get_args
 
+from journal.engine import FORM, is_engine, name_of, split_slice, without_secret
 from kestrelpy.durations import parse_duration_ms, shown
-from kestrelpy.spark.errors import KestrelError, refuse_engine
+from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import (
     EARLIEST,
     LATEST,
     Address,
+    FleetAddress,
     MarkerRange,
     Offsets,
     parse_address,
@@ -38,11 +40,11 @@ NOTES_QUEUE: Final = "kestrelpy.sinks"  # of the sink: no item of a user; a glob
 NUMBER_MAX: Final = 2**53 - 1  # of a marker, of anything
 
 NAMES: Final = (
-    "servers", "queues", "path", "paths", "startingMarkers", "endingMarkers", "startingTimestamp",
-    "endingTimestamp", "mode", "minPartitions", "maxPartitionBytes", "failOnDataLoss",
-    "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
-    "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey", "pushdown",
-    "maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume",
+    "servers", "fleet", "queues", "path", "paths", "startingMarkers", "endingMarkers",
+    "startingTimestamp", "endingTimestamp", "mode", "minPartitions", "maxPartitionBytes",
+    "failOnDataLoss", "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries",
+    "fetchRetryInterval", "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey",
+    "pushdown", "maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume",
 )  # fmt: skip
 # The options of streams alone; and those that a stream has no use for.
 STREAMS_ONLY: Final = ("maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume")
@@ -58,7 +60,7 @@ SERVERS_ONLY: Final = (
 _PARTITION_BYTES: Final = 128 << 20  # as for Spark's own files
 _CONNECT_MS: Final = 10_000
 _READ_MS: Final = 30_000  # one answer of at most 4 MiB
-_RETRIES: Final = 3
+_RETRIES: Final = (3, 60)  # the second of a fleet: a takeover may take as long as half a minute
 _RETRY_MS: Final = 500
 _UNITS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"([0-9]{1,16})\s*([bkmgt]?)(i?b)?", re.IGNORECASE)
@@ -80,11 +82,11 @@ class WantedRows:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The parsed options. Times are milliseconds; `path` are globs of folders."""
+    """The parsed options. Times are milliseconds; `path` are globs of folders, and engines."""
 
     servers: tuple[Address, ...]
     queues: tuple[str, ...]
-    path: tuple[str, ...]
+    path: tuple[str, ...] = field(repr=False)  # an engine's address may have a secret
     starting_markers: Offsets
     ending_markers: Offsets
     starting_timestamp_ms: int | None  # stored, or happened, at this time or later
@@ -143,8 +145,9 @@ def parse_options(given: Mapping[str, str], *, streams: bool | None = None) -> O
                 "out" + (", and filter the rows of the stream." if streams else ".")
             )
     nothing: tuple[str, ...] = ()
+    is_fleet = "fleet" in said
     options = Options(
-        servers=said.value("servers", parse_servers, ()),
+        servers=parse_where(said),
         queues=said.value("queues", _queues, ("*",)),
         path=(*said.value("path", _path, nothing), *said.value("paths", _path, nothing)),
         starting_markers=said.value("startingMarkers", parse_starting, EARLIEST),
@@ -158,10 +161,10 @@ def parse_options(given: Mapping[str, str], *, streams: bool | None = None) -> O
         skip_unreachable=said.value("skipUnreachable", parse_flag, False),
         connect_timeout_ms=said.value("connectTimeout", parse_some_time, _CONNECT_MS),
         read_timeout_ms=said.value("readTimeout", parse_some_time, _READ_MS),
-        fetch_retries=said.value("fetchRetries", parse_whole, _RETRIES),
+        fetch_retries=said.value("fetchRetries", parse_whole, _RETRIES[is_fleet]),
         fetch_retry_interval_ms=said.value("fetchRetryInterval", parse_duration_ms, _RETRY_MS),
         pushdown=said.value("pushdown", parse_flag, False),
-        access=parse_access(said) if "servers" in said else NOBODY,
+        access=parse_access(said) if "servers" in said or is_fleet else NOBODY,
         max_items_per_trigger=said.value("maxItemsPerTrigger", _positive, None),
         max_bytes_per_trigger=said.value("maxBytesPerTrigger", _bytes, None),
         cursor=said.value("cursor", _cursor, ""),
@@ -221,16 +224,26 @@ def parse_access(said: Said) -> Access:
 
 
 def _refuse_contradictions(options: Options, said: Said) -> None:
+    if "fleet" in said and options.path:
+        raise KestrelError(
+            "Options fleet and path contradict each other. Say fleet to read queues from their "
+            "owners, or load the engine's address alone to read its journals."
+        )
+    if "fleet" in said and options.mode == "events":
+        raise KestrelError(
+            "Options fleet and mode=events contradict each other: an owner shows the items it "
+            "holds, and what happened to them stands in its journals. Load the engine's address "
+            "as a path, or say mode=items."
+        )
     if options.servers and options.path:
         raise KestrelError(
             "Options servers and path contradict each other. Read live servers or journal "
             "directories, one of them in one read; a union of two reads gives both."
         )
-    for path in options.path:
-        refuse_engine(path)
     if not options.servers and not options.path:
         raise KestrelError(
-            "There is nothing to read. Say .option('servers', 'host:22133') for live servers, or "
+            "There is nothing to read. Say .option('servers', 'host:22133') for live servers, "
+            ".option('fleet', 'postgresql://...') for those of a fleet, or "
             ".load('/path/of/a/data-directory') for journals."
         )
     if options.servers and options.mode == "events":
@@ -241,7 +254,9 @@ def _refuse_contradictions(options: Options, said: Said) -> None:
         )
     for name in () if options.servers else SERVERS_ONLY:
         if name in said:
-            raise KestrelError(f"Option {name} goes only with servers. Leave it out with path.")
+            raise KestrelError(
+                f"Option {name} goes only with servers or fleet. Leave it out with path."
+            )
     child = next((name for name in options.queues if options.cursor and "+" in name), None)
     if child is not None:
         raise KestrelError(
@@ -277,6 +292,31 @@ def parse_servers(text: str) -> tuple[Address, ...]:
     return found
 
 
+def parse_where(said: Said) -> tuple[Address, ...]:
+    """Return the servers, or the fleet, of the options. Raises KestrelError."""
+    fleet = said.value("fleet", _fleet, None)
+    nobody: tuple[Address, ...] = ()
+    servers = said.value("servers", parse_servers, nobody)
+    if fleet is not None and servers:
+        raise KestrelError(
+            "Options fleet and servers contradict each other: the engine of a fleet names its "
+            "members. Leave one of them out."
+        )
+    return (fleet,) if fleet is not None else servers
+
+
+def _fleet(text: str) -> FleetAddress:
+    if not is_engine(text):
+        raise ValueError(
+            f"{shown(without_secret(text))} is no engine; say its address as in [fleet] of the "
+            f"daemon, like {FORM}"
+        )
+    engine, number = split_slice(text)
+    if number:
+        raise ValueError(f"{name_of(engine)}/{number} is one slice; leave its number out")
+    return FleetAddress.of(engine)
+
+
 def _queues(text: str) -> tuple[str, ...]:
     found = tuple(_listed(text))
     if not found:
@@ -285,7 +325,7 @@ def _queues(text: str) -> tuple[str, ...]:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    """Parse one glob, or a list of globs in JSON."""
+    """Parse one glob or engine's address, or a list of them in JSON."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -294,11 +334,15 @@ def _path(text: str) -> tuple[str, ...]:
     listed = isinstance(found, list) and all(isinstance(each, str) for each in found)
     folders = []
     for name in found if listed else [text]:
+        if is_engine(name):
+            split_slice(name)  # it raises
+            folders.append(name)
+            continue
         scheme = _SCHEME.match(name)
         if scheme and scheme[1].lower() != "file":
             raise ValueError(
-                f"{shown(name)} is not a folder that every executor sees; journals are read from "
-                "local or mounted folders"
+                f"{shown(without_secret(name))} is not a folder that every executor sees; journals "
+                "are read from local or mounted folders, or from a fleet's engine"
             )
         folder = re.sub("^/+", "/", name[len(scheme[1]) + 1 :]) if scheme else name
         if not folder:

@@ -569,7 +569,9 @@ _VALUES: Final[dict[str, str]] = {
     "who owns a slice, and by which right": """
         journal.engine.engine.Claim journal.engine.engine.Member journal.engine.engine.Owner
         journal.engine.engine_files.EngineHandle journal.engine.engine_files.EngineLock
-        journal.engine.engine.Engine
+        journal.engine.engine.Engine journal.engine.engine.EngineMoment
+        journal.engine.engines.NeedsExtra journal.engine.one_moment.NothingToRead
+        journal.engine.one_moment.OneMoment
         journal.engine.facts.Facts journal.engine.facts.Replica journal.engine.facts.Made
         journal.engine.object_store.bucket.ObjectBucket journal.engine.object_store.bucket.Found
         journal.engine.object_store.bucket.ListedObject journal.engine.object_store.s3.S3Bucket

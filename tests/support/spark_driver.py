@@ -2,6 +2,8 @@
 
     python -m tests.support.spark_driver SERVERS IN OUT CHECKPOINT [--ids none] [--hold FILE]
 
+SERVERS are addresses with commas between them, or that of the engine of a fleet.
+
 It reads what is there, with the cursor `spark`, writes it, and ends with code 0. With `--hold` the
 sink's commit of a batch makes FILE and waits until it is gone: the moment between the last row and
 the checkpoint.
@@ -17,6 +19,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from journal.engine import is_engine
 from kestrelpy.spark import with_lineage_ids
 from kestrelpy.spark.session import session
 from kestrelpy.spark.sink import KestrelStreamWriter
@@ -74,12 +77,13 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(HeldSource)
-    read = spark.readStream.format("kestrel").options(servers=said.servers, queues=said.source)
+    where = {"fleet" if is_engine(said.servers) else "servers": said.servers}
+    read = spark.readStream.format("kestrel").options(**where, queues=said.source)
     frame = read.options(cursor=CURSOR, maxItemsPerTrigger=str(BATCH), minPartitions="3").load()
     rows = with_lineage_ids(frame).select("id", "value")
     if said.ids == "none":
         rows = rows.drop("id")
-    writer = rows.repartition(2).writeStream.format("kestrel").option("servers", said.servers)
+    writer = rows.repartition(2).writeStream.format("kestrel").options(**where)
     writer = writer.options(queue=said.target, ids=said.ids, readTimeout="5s")
     query = writer.option("checkpointLocation", said.checkpoint).trigger(availableNow=True).start()
     print("started", flush=True)

@@ -10,6 +10,7 @@ import errno
 from collections.abc import Sequence
 from typing import NoReturn
 
+from journal.engine.address import SLICE
 from journal.engine.engine import (
     Claim,
     EngineAway,
@@ -23,6 +24,7 @@ from journal.engine.engine import (
     Takeover,
 )
 from journal.engine.object_store.bucket import ObjectBucket
+from journal.engine.object_store.made_store import layout_of
 from journal.engine.object_store.object_store_engine import ObjectStoreEngine
 
 
@@ -57,8 +59,15 @@ class ObjectStoreMoment:
     def agree(self, layout: Layout) -> Layout:
         self._refuse()
 
+    def layout(self) -> Layout:
+        found = layout_of(self._engine.bucket)
+        return found if found.slices else Layout(SLICE)
+
     def files(self, at: Claim) -> list[FileFacts]:
-        return self._engine.files(at)
+        try:
+            return self._engine.files(at)
+        except EngineAway as error:
+            raise _over(error) from None
 
     def edges(self, at: Claim, front: int, back: int) -> list[Piece]:
         try:

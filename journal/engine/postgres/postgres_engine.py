@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
-from journal.engine.address import name_of
+from journal.engine.address import SLICE, name_of
 from journal.engine.batch import Batch, batch_of
 from journal.engine.engine import (
     PIECE_BYTES,
@@ -153,6 +153,7 @@ FROM kestrelpy.takeover ORDER BY at DESC, slice LIMIT 200"""
 _AGREE: Final = """
 INSERT INTO kestrelpy.fleet AS f (id, slices, groups) VALUES (1, %(slices)s, %(groups)s)
 ON CONFLICT (id) DO UPDATE SET slices = f.slices RETURNING slices, groups"""
+_LAYOUT: Final = "SELECT slices, groups FROM kestrelpy.fleet"
 # The extent that reaches furthest begins less than one extent's size before the last one.
 _FILES: Final = """
 SELECT s.epoch, s.seq, f.id, f.path, f.size, coalesce((
@@ -485,6 +486,12 @@ def owners_of(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[int, Owne
 
 def _owners(rows: list[tuple[Any, ...]]) -> dict[int, Owner]:
     return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
+
+
+def layout_of(connection: psycopg.Connection[tuple[Any, ...]]) -> Layout:
+    """Return how queues are spread: over one slice, if nobody has said it; raise psycopg.Error."""
+    rows = connection.execute(_LAYOUT).fetchall()
+    return Layout(*rows[0]) if rows else Layout(SLICE)
 
 
 def members_of(connection: psycopg.Connection[tuple[Any, ...]]) -> list[Seat]:

@@ -20,6 +20,7 @@ from journal.engine.postgres.errors import reason
 from journal.engine.postgres.postgres_engine import (
     edges_of,
     facts_of,
+    layout_of,
     members_of,
     owners_of,
     read_of,
@@ -68,6 +69,10 @@ class PostgresSnapshot:
 
     def agree(self, layout: Layout) -> Layout:
         self._refuse()
+
+    def layout(self) -> Layout:
+        with self._raising() as connection:
+            return layout_of(connection)
 
     def files(self, at: Claim) -> list[FileFacts]:
         with self._raising() as connection:

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journal.engine import (
-    SLICE,
-    Claim,
-    Commits,
-    EngineFiles,
-    Owner,
+    NeedsExtra,
+    NothingToRead,
+    OneMoment,
+    engine_tools,
     is_address,
     name_of,
     slice_name,
@@ -31,12 +30,11 @@ from journal.engine import (
 from journal.files import Disk, Files
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config
-from kestrelpy.fleet import NeedsExtra, engine_tools, slices_in
+from kestrelpy.fleet import slices_in
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-_CACHE_BYTES: Final = 1 << 30
 IN_FOLDERS: Final = (
     "this command works on a folder; `kestrelpy fleet export` moves the data of an engine into "
     "one, and `kestrelpy fleet import` moves it back"
@@ -103,35 +101,17 @@ def to_read(data_dir: str | None) -> Iterator[tuple[Files, str]]:
     path = slice_name(address, number) if number else name_of(address)
     with tempfile.TemporaryDirectory(prefix="kestrelpy-") as cache, ExitStack() as closing:
         try:
-            engine = tools_of(address).open_moment(address)
-            closing.callback(engine.close)
-            owners = engine.owners()
-            number = number or _only(address, owners)
+            moment = closing.enter_context(OneMoment(address, cache))
+            number = number or moment.only()
             path = slice_name(address, number)
-            owner = owners.get(number)
-            if owner is None:
-                raise CommandError(f"{path}: there is no data here: nobody has claimed it yet")
-            if owner.is_importing:
-                raise CommandError(
-                    f"{path}: a data directory is being moved in; if that was interrupted, "
-                    "`kestrelpy fleet import` goes on with it"
-                )
-            files = EngineFiles(engine, path, os.path.join(cache, "read"), _CACHE_BYTES, Disk())
-            files.take_over(Commits(engine, Claim(number, owner.epoch, owner.seq)))
+            files, path = moment.files(number)
+        except NeedsExtra as error:
+            raise CommandError(f"an engine {error}") from None
+        except NothingToRead as error:
+            raise CommandError(str(error)) from None
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror or error}") from None
         yield files, path
-
-
-def _only(address: str, owners: Mapping[int, Owner]) -> int:
-    """Return the slice of an engine that has one; raise CommandError if it has several."""
-    if len(owners) > 1:
-        numbers = sorted(owners)
-        raise CommandError(
-            f"{name_of(address)}: its queues are in {len(owners)} slices: name one at a time, "
-            f"{slice_name(address, numbers[0])} to {slice_name(address, numbers[-1])}"
-        )
-    return next(iter(owners), SLICE)
 
 
 def _named(data_dir: str | None) -> str:

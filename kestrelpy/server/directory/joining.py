@@ -9,11 +9,19 @@ import socket
 from dataclasses import replace
 from typing import Final
 
-from journal.engine import Engine, EngineFiles, Layout, Member, slice_name
+from journal.engine import (
+    Engine,
+    EngineFiles,
+    Layout,
+    Member,
+    NeedsExtra,
+    engine_tools,
+    slice_name,
+)
 from journal.files import Disk, Files
 from journal.store import Sizes
 from kestrelpy.config import Config
-from kestrelpy.fleet import SLICE, FleetMember, NeedsExtra, engine_tools
+from kestrelpy.fleet import SLICE, FleetMember
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.exposure import Unservable
 

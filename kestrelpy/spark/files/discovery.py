@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
+from journal.engine import is_engine
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Files
 from journal.format import (
@@ -167,8 +168,9 @@ def discover(files: Files, paths: Sequence[str]) -> tuple[list[Contents], list[P
 
 
 def expand(path: str) -> list[str]:
-    """Return the paths that a glob names; a path without wildcards names itself."""
-    return sorted(glob.glob(path)) if _MAGIC.search(path) else [path]
+    """Return the paths that a glob names; a path without wildcards, or in an engine, names itself.
+    """
+    return sorted(glob.glob(path)) if _MAGIC.search(path) and not is_engine(path) else [path]
 
 
 def _find_journals(

@@ -9,7 +9,6 @@ One rule: missing data is an error, or with failOnDataLoss=false a warning; it i
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage, JournalError
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.files.places import Places, opened, shown
 from kestrelpy.spark.files.split import RowLimits, Split, SplitGone
 from kestrelpy.spark.named import (
     NamedServer,
@@ -61,8 +61,10 @@ def plan(options: Options) -> list[list[ReadPart]]:
     from kestrelpy.spark.files.plan_events import plan_events
     from kestrelpy.spark.files.plan_items import plan_items
 
+    planned = plan_events if options.mode == "events" else plan_items
     try:
-        history = (plan_events if options.mode == "events" else plan_items)(options.path)
+        with opened(options.path) as places:
+            history = planned(places.folders(), places.files)
     except JournalError as error:
         raise KestrelError(str(error)) from None
     refuse_unknown(options, history.journals)
@@ -136,7 +138,7 @@ def refuse_unknown(
     """
     there = list(journals)
     queues = {journal.queue for journal in there} | set(known or ())
-    where = f"in the journals of {', '.join(options.path)}"
+    where = f"in the journals of {shown(options.path)}"
     refuse_unknown_queues(options, queues, where, "kestrelpy journal verify lists them.")
     if known is None:
         sources = [NamedServer((each.server,), [each.queue]) for each in there if each.server]
@@ -164,25 +166,29 @@ def read(
     def damaged(damage: Damage) -> None:
         _lost([damage.sentence()], options)
 
-    for part in parts:
-        for batch in _read_part(part, selection, options, damaged):
-            batch = _of_ops(batch, options)
-            if batch.num_rows:
-                yield batch
+    with opened(options.path) as places:
+        for part in parts:
+            for batch in _read_part(part, selection, options, damaged, places):
+                batch = _of_ops(batch, options)
+                if batch.num_rows:
+                    yield batch
 
 
 def _read_part(
-    part: ReadPart, selection: Selection, options: Options, damaged: Callable[[Damage], None]
-) -> Iterator[pa.RecordBatch]:
+    part: ReadPart, selection: Selection, options: Options, damaged: Callable[[Damage], None],
+    places: Places,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     from kestrelpy.spark.files.decode import read as decoded
 
     todo = [part.split]
     for _ in range(_LOOKS_MAX):
         while todo:
             try:
-                yield from decoded(todo[0], selection, damaged, part.limits)
+                yield from decoded(
+                    todo[0], selection, damaged, part.limits, places.files
+                )
             except SplitGone as gone:
-                todo[:1] = _found_again(gone, todo[0], part, options)
+                todo[:1] = _found_again(gone, todo[0], part, options, places)
                 break
             todo.pop(0)
         else:
@@ -193,7 +199,9 @@ def _read_part(
     )
 
 
-def _found_again(gone: SplitGone, split: Split, part: ReadPart, options: Options) -> list[Split]:
+def _found_again(
+    gone: SplitGone, split: Split, part: ReadPart, options: Options, places: Places
+) -> list[Split]:
     """Return where the records of a split are now.
 
     Records that are nowhere are lost, or, in a read of items, were confirmed meanwhile.
@@ -202,13 +210,13 @@ def _found_again(gone: SplitGone, split: Split, part: ReadPart, options: Options
 
     if split.live_items is not None:
         # Items that are nowhere were confirmed since, unless the whole journal is gone.
-        found, _ = look_again(gone, split, part.folders)
-        if not found and not any(os.path.isdir(folder) for folder in part.folders):
+        found, _ = look_again(gone, split, part.folders, places.files)
+        if not found and not any(map(places.is_folder, part.folders)):
             _lost([str(gone)], options)
         return found
-    found, missing = look_again(gone, split, part.folders)
+    found, missing = look_again(gone, split, part.folders, places.files)
     if missing:  # perhaps archived, in a folder that had no file of the journal before
-        found, missing = look_again(gone, split, options.path)
+        found, missing = look_again(gone, split, places.folders(), places.files)
     if missing:
         _lost([str(gone)], options)
     return found

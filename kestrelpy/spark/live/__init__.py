@@ -1,6 +1,7 @@
 """Reads queues from running servers."""
 
 from kestrelpy.spark.live import partitions
+from kestrelpy.spark.live.owners import forget
 from kestrelpy.spark.live.partitions import Slice, batch_of, patience_of, queue_markers, retried
 from kestrelpy.spark.live.wire import LiveConnection, Lost, Patience, ServerUnreachable, Values, why
 
@@ -12,6 +13,7 @@ __all__ = [
     "Slice",
     "Values",
     "batch_of",
+    "forget",
     "partitions",
     "patience_of",
     "queue_markers",

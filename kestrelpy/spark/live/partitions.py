@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -28,8 +28,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from journal.engine import name_of
 from journal.format import texts_in
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.live.owners import members_of
 from kestrelpy.spark.live.wire import (
     ITEMS_MAX,
     MARKER_AT,
@@ -38,6 +40,7 @@ from kestrelpy.spark.live.wire import (
     Patience,
     ServerUnreachable,
     Values,
+    why,
 )
 from kestrelpy.spark.named import (
     NamedServer,
@@ -45,7 +48,7 @@ from kestrelpy.spark.named import (
     refuse_unknown_markers,
     refuse_unknown_queues,
 )
-from kestrelpy.spark.offsets import Address, MarkerRange, packed
+from kestrelpy.spark.offsets import Address, FleetAddress, MarkerRange, packed
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.schema import Selection
 from kestrelpy.wire.answers import FULL_AT
@@ -71,11 +74,16 @@ class QueueMarkers:
 
 @dataclass(frozen=True, slots=True)
 class ServerQueues:
-    """A server and its queues."""
+    """A server and its queues; each slice of a fleet is a server."""
 
     address: Address
     server: str  # its id
     queues: dict[str, QueueMarkers]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that an option of markers may have for it."""
+        return names_of(self.address, self.server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ def plan(options: Options) -> list[list[Slice]]:
     for server in seen:
         if wanted.servers is not None and server.server not in wanted.servers:
             continue
-        names = (str(server.address), server.server)
+        names = server.names
         for queue, markers in sorted(server.queues.items()):
             if not options.chooses(queue):
                 continue
@@ -150,26 +158,60 @@ def look(options: Options) -> list[ServerQueues]:
     """Return the servers' queues; with `skipUnreachable` skip servers that do not answer."""
     patience = patience_of(options)
 
-    def one(address: Address) -> ServerQueues | None:
+    def one(address: Address) -> list[ServerQueues]:
         try:
+            _refuse_away(address)
             return retried(address, patience, lambda: _look_at(address, patience))
         except ServerUnreachable as error:
             if not options.skip_unreachable:
                 raise
             log.warning("%s", error.skipped)
-            return None
+            return []
 
     with ThreadPoolExecutor(min(_LOOKERS, len(options.servers))) as pool:
-        return [seen for seen in pool.map(one, options.servers) if seen is not None]
+        return [seen for each in pool.map(one, options.servers) for seen in each]
 
 
-def _look_at(address: Address, patience: Patience) -> ServerQueues:
+def _refuse_away(address: Address) -> None:
+    """Raise KestrelError for an engine that has never answered here, whatever the retries: most
+    likely its address is wrong."""
+    if isinstance(address, FleetAddress):
+        try:
+            members_of(address)
+        except OSError as error:
+            raise KestrelError(
+                f"{address}: the engine cannot be read: {error.strerror or error}."
+            ) from None
+
+
+def _look_at(address: Address, patience: Patience) -> list[ServerQueues]:
     server = LiveConnection(address, patience).server_id()
     wire = LiveConnection(address, patience)
     try:
-        return ServerQueues(address, server, queue_markers(wire.stats("markers")))
+        queues = queue_markers(wire.stats("markers"))
     finally:
         wire.close()
+    if isinstance(address, FleetAddress):
+        return _by_slice(address, server.split(","), queues)
+    return [ServerQueues(address, server, queues)]
+
+
+def _by_slice(
+    fleet: FleetAddress, servers: Sequence[str], queues: Mapping[str, QueueMarkers]
+) -> list[ServerQueues]:
+    """Return each slice as a server: its id is in its journals as well. Raises Lost."""
+    try:
+        placement = members_of(fleet).placement
+    except OSError as error:
+        raise Lost(why(error)) from None
+    if len(servers) != placement.slices:
+        raise Lost(f"its members have {len(servers)} slices, and its engine {placement.slices}")
+    found = [
+        ServerQueues(fleet.part(number), server, {}) for number, server in enumerate(servers, 1)
+    ]
+    for queue, markers in queues.items():
+        found[placement.slice_of(queue.encode()) - 1].queues[queue] = markers
+    return found
 
 
 def queue_markers(stats: dict[str, str]) -> dict[str, QueueMarkers]:
@@ -202,13 +244,15 @@ def refuse_unknown(
     """
     if not seen:
         return
-    is_whole = len(seen) == len(options.servers)
-    where = f"on {', '.join(str(each.address) for each in seen)}"
+    is_whole = len(seen) >= len(options.servers)
+    asked = (name_of(a.engine) if isinstance(a := each.address, FleetAddress) else str(a)
+             for each in seen)  # fmt: skip
+    where = f"on {', '.join(dict.fromkeys(asked))}"
     there = {queue for each in seen for queue in each.queues} | set(known or ())
     remedy = "kestrelpy queues ls shows what there is."
     refuse_unknown_queues(options, there, where, remedy, is_whole=is_whole)
     if known is None:
-        sources = [NamedServer((str(each.address), each.server), [*each.queues]) for each in seen]
+        sources = [NamedServer(each.names, [*each.queues]) for each in seen]
         refuse_unknown_markers(options, sources, is_whole=is_whole)
 
 
@@ -313,6 +357,13 @@ def _is_same_queue(part: Slice, markers: dict[str, QueueMarkers], options: Optio
 
 
 # -- both ----------------------------------------------------------------------------------
+
+
+def names_of(address: Address, server: str) -> tuple[str, ...]:
+    """Return the names of a server: its address, its id, and that of its fleet."""
+    if isinstance(address, FleetAddress):
+        return str(address), server, name_of(address.engine)
+    return str(address), server
 
 
 def retried(address: Address, patience: Patience, once: Callable[[], _T]) -> _T:

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.offsets import Address
+from kestrelpy.spark.live.owners import forget, places_of
+from kestrelpy.spark.offsets import Address, FleetAddress
 from kestrelpy.wire import dial
 from kestrelpy.wire.answers import FULL_AT, FULL_WORDS, Answer, BadAnswer
 from kestrelpy.wire.connection import WireConnection
 from kestrelpy.wire.dial import NOBODY, Access
-from kestrelpy.wire.refusals import LoginRefused, ServerRefusal, is_refusal
+from kestrelpy.wire.refusals import SERVER_ERROR, LoginRefused, ServerRefusal, is_refusal
 
 ITEMS_MAX: Final = 10_000  # of one answer; the server also stops at 4 MiB
 MARKER_AT: Final = FULL_AT["number"]  # in a VALUE line
@@ -35,7 +36,11 @@ class ServerUnreachable(KestrelError):
     """The server does not answer, after all retries."""
 
     def __init__(self, address: Address, reason: str) -> None:
+        is_fleet = isinstance(address, FleetAddress)
         super().__init__(
+            f"The fleet {address} cannot be read: {reason}. Start a member, or correct the option "
+            "fleet."
+            if is_fleet else
             f"The server {address} cannot be reached: {reason}. Start it, correct the option "
             "servers, or say skipUnreachable=true to read the others."
         )
@@ -80,31 +85,50 @@ class LiveConnection(WireConnection):
 
     def __init__(self, address: Address, patience: Patience) -> None:
         self.address = address
-        where = (address.host, address.port) if address.port else address.host
+        lost = None
+        try:
+            for place in places_of(address):
+                try:
+                    self._connect(place, patience)
+                except Lost as error:
+                    lost = error
+                else:
+                    return
+        except OSError as error:
+            raise self._lost(why(error)) from None
+        raise lost or self._lost("no member says where it answers")
+
+    def _connect(self, place: Address, patience: Patience) -> None:
+        where = (place.host, place.port) if place.port else place.host
         try:
             super().__init__(
                 where, patience.access, patience.connect_ms / 1000, patience.read_ms / 1000
             )
         except OSError as error:
-            raise Lost(why(error)) from None
+            raise self._lost(why(error)) from None
         except LoginRefused as error:
             if error.may_pass:
-                raise Lost(str(error)) from None
-            raise KestrelError(f"The server {address} refused: {error}.") from None
+                raise self._lost(str(error)) from None
+            raise KestrelError(f"The server {self.address} refused: {error}.") from None
+
+    def _lost(self, reason: str) -> Lost:
+        """Return the error of a connection that ended; the next one may go to another member."""
+        forget(self.address)
+        return Lost(reason)
 
     def send(self, data: bytes) -> None:
         """Send requests, each with its body if it has one."""
         try:
             super().send(data)
         except OSError as error:
-            raise Lost(why(error)) from None
+            raise self._lost(why(error)) from None
 
     def receive(self) -> list[Answer]:
         """Wait for bytes; return the answers that are complete now."""
         try:
             return super().receive()
         except OSError as error:
-            raise Lost(why(error)) from None
+            raise self._lost(why(error)) from None
         except BadAnswer as error:
             if error.is_endless:
                 raise KestrelError(
@@ -132,13 +156,27 @@ class LiveConnection(WireConnection):
                 answers = self.receive()
                 facts = (answers[0] if answers else self._reader.begun).facts
                 if b"server_id" in facts:
-                    return _text(facts[b"server_id"])
+                    return self._own_id(_text(facts[b"server_id"]))
                 if answers and answers[0].line != b"END":
                     raise self._not_understood(answers[0].line)
                 if answers:
                     raise KestrelError(f"{self.address} does not say its id: is it kestrelpy?")
         finally:
             self.close()
+
+    def _own_id(self, said: str) -> str:
+        """Return the id of the slice that was asked for; a server with slices says all of theirs.
+
+        Raises Lost for a member that serves nothing.
+        """
+        if not isinstance(self.address, FleetAddress):
+            return said
+        if said == "-":
+            raise self._lost("the member that was asked serves nothing now")
+        ids = said.split(",")
+        if len(ids) < self.address.slice:
+            raise self._lost("the member that was asked has fewer slices")
+        return ids[self.address.slice - 1] if self.address.slice else said
 
     def stats(self, what: str) -> dict[str, str]:
         """Return the answer to `stats <what>`; with "" to `stats`."""
@@ -169,8 +207,10 @@ class LiveConnection(WireConnection):
             raise self._not_understood(answer.line)
         return answer
 
-    def _not_understood(self, line: bytes) -> KestrelError:
+    def _not_understood(self, line: bytes) -> KestrelError | Lost:
         line = line[:_SHOWN_BYTES]
+        if isinstance(self.address, FleetAddress) and line.startswith(SERVER_ERROR):
+            return self._lost(str(ServerRefusal(line)))  # as during a takeover
         if is_refusal(line) and b" " in line:
             return KestrelError(f"The server {self.address} refused: {ServerRefusal(line)}.")
         return KestrelError(

@@ -27,6 +27,7 @@ from kestrelpy.spark.files import (
     ReadPart,
     RowLimits,
     Split,
+    opened,
     partitions,
     plan_events,
 )
@@ -217,7 +218,8 @@ class Journals:
 
     def _plan(self) -> None:
         try:
-            history = plan_events(self._options.path)
+            with opened(self._options.path) as places:
+                history = plan_events(places.folders(), places.files)
         except JournalError as error:
             raise KestrelError(str(error)) from None
         for problem in history.problems:

@@ -63,7 +63,7 @@ class LiveQueues:
         self._is_checked = True
         positions: dict[str, dict[str, ReadPosition]] = {}
         for server, queue, markers in self._queues():
-            names = (str(self._addresses[server]), server)
+            names = partitions.names_of(self._addresses[server], server)
             span = range_in(self._options, names, queue, markers.earliest, markers.latest)
             positions.setdefault(server, {})[queue] = ReadPosition(markers.generation, span.after)
         return Position(positions)
@@ -263,14 +263,19 @@ class LiveQueues:
             ]
             if not missing:
                 continue
-            wire = LiveConnection(seen.address, partitions.patience_of(self._options))
-            try:
-                for queue in missing:
-                    wire.add_cursor(self._asked(queue))
-            finally:
-                wire.close()
+            patience = partitions.patience_of(self._options)
+            add = partial(self._add_at, seen.address, missing)
+            partitions.retried(seen.address, patience, add)
             added = True
         return added
+
+    def _add_at(self, address: Address, queues: Sequence[str]) -> None:
+        wire = LiveConnection(address, partitions.patience_of(self._options))
+        try:
+            for queue in queues:
+                wire.add_cursor(self._asked(queue))
+        finally:
+            wire.close()
 
     def _is_read(self, queue: str) -> bool:
         """True if the stream reads this queue; a child is read if it is named."""

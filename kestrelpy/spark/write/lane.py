@@ -27,8 +27,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live import LiveConnection, Lost, Patience
-from kestrelpy.spark.offsets import Address
+from kestrelpy.spark.live import LiveConnection, Lost, Patience, forget
+from kestrelpy.spark.offsets import Address, FleetAddress
 from kestrelpy.spark.write.write_options import WriteOptions
 from kestrelpy.wire.refusals import ServerRefusal, is_logged_out, plain
 
@@ -210,6 +210,9 @@ class Lane:
                 self.close()
             if self.stored + self.repeated > done:
                 waiting.begin()
+            elif reason and isinstance(self.address, FleetAddress):
+                self.close()  # another member may own the queue by now
+                forget(self.address)
             if not window:
                 self._sent.popleft()
 

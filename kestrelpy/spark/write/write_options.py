@@ -19,8 +19,8 @@ from kestrelpy.spark.options import (
     Said,
     parse_access,
     parse_flag,
-    parse_servers,
     parse_some_time,
+    parse_where,
     parse_whole,
 )
 from kestrelpy.wire.dial import NOBODY, Access
@@ -28,9 +28,9 @@ from kestrelpy.wire.dial import NOBODY, Access
 Ids = Literal["column", "none"]
 
 NAMES: Final = (
-    "servers", "queue", "ids", "scope", "epoch", "newFleet", "writeTimeout", "connectTimeout",
-    "readTimeout", "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey",
-    "report", "checkpointLocation", "queryName",
+    "servers", "fleet", "queue", "ids", "scope", "epoch", "newFleet", "writeTimeout",
+    "connectTimeout", "readTimeout", "user", "password", "passwordFile", "tls", "tlsCa",
+    "tlsCert", "tlsKey", "report", "checkpointLocation", "queryName",
 )  # fmt: skip
 _WRITE_MS: Final = 300_000  # longer than a server takes to start on a slow disk
 _CONNECT_MS: Final = 10_000
@@ -69,7 +69,7 @@ def parse_write_options(given: Mapping[str, str], *, streams: bool) -> WriteOpti
         )
     said = Said(given, NAMES)
     options = WriteOptions(
-        servers=said.value("servers", parse_servers, ()),
+        servers=parse_where(said),
         queue=said.value("queue", parse_queue, ""),
         ids=said.value("ids", _ids, "column"),
         scope=said.value("scope", _scope, ""),
@@ -79,12 +79,12 @@ def parse_write_options(given: Mapping[str, str], *, streams: bool) -> WriteOpti
         connect_timeout_ms=said.value("connectTimeout", parse_some_time, _CONNECT_MS),
         read_timeout_ms=said.value("readTimeout", parse_some_time, _READ_MS),
         report=said.value("report", str, ""),
-        access=parse_access(said) if "servers" in said else NOBODY,
+        access=parse_access(said) if "servers" in said or "fleet" in said else NOBODY,
     )
     if not options.servers:
         raise KestrelError(
             "There is nowhere to write to. Say .option('servers', 'host:22133'), several servers "
-            "with commas between them."
+            "with commas between them, or .option('fleet', 'postgresql://...')."
         )
     _refuse_contradictions(options, streams)
     return options

@@ -25,12 +25,12 @@ from journal.engine import (
     Rename,
     Takeover,
     Write,
+    engine_tools,
 )
 from journal.engine.engine import PIECE_BYTES
 from journal.engine.object_store import ObjectStoreEngine
 from journal.engine.postgres import PostgresEngine, drain, make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
-from kestrelpy.fleet import engine_tools
 from tests.support.memory_engine import MemoryEngine, claimed
 from tests.support.object_store import object_store
 

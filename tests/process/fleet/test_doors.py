@@ -104,7 +104,7 @@ AWAY = "postgresql://k:sekret@127.0.0.1:1/q"
         (("export-kestrel", "dest", "--data-dir", AWAY), "this command works on a folder"),
         (("export-kestrel", AWAY, "--data-dir", "data"), "DEST is a folder"),
         (("serve", "--data-dir", AWAY), "an engine is named by [fleet] engine"),
-        (("spark", "audit", AWAY), "Spark reads folders. Make one with kestrelpy"),
+        (("spark", "audit", AWAY), "read folders. Make one with kestrelpy"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else None,
 )

@@ -48,6 +48,11 @@ class Pipe:
         self.driver: subprocess.Popen[bytes] | None = None
         self.killed: Counter[str] = Counter()
 
+    @property
+    def where(self) -> str:
+        """What the driver is told to read and write."""
+        return ",".join(f"127.0.0.1:{each.port}" for each in self.daemons)
+
     def put(self) -> None:
         for at, daemon in enumerate(self.daemons):
             with Raw(("127.0.0.1", daemon.port)) as raw:
@@ -56,9 +61,8 @@ class Pipe:
                     raw.ask(b"set in 0 0 %d\r\n%b\r\n" % (len(body), body), b"STORED\r\n")
 
     def start(self, *words: str) -> None:
-        servers = ",".join(f"127.0.0.1:{each.port}" for each in self.daemons)
         command = [
-            sys.executable, "-m", "tests.support.spark_driver", servers, "in", "out",
+            sys.executable, "-m", "tests.support.spark_driver", self.where, "in", "out",
             str(self.checkpoint), *words,
         ]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": submit_options()}

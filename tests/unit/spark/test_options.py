@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.offsets import Address
+from kestrelpy.spark.offsets import Address, FleetAddress
 from kestrelpy.spark.options import NAMES, parse_options
+
+FLEET = "postgresql://k:sekret@db/kestrel"
 
 
 def refusal(**options: str) -> str:
@@ -135,7 +137,7 @@ def test_an_unknown_option_is_refused_with_the_nearest() -> None:
 def test_an_option_like_none_is_refused_with_all_there_are() -> None:
     said = refusal(path="/a", zzz="1")
 
-    assert said.startswith("There is no option zzz. There are: servers, queues, path, ")
+    assert said.startswith("There is no option zzz. There are: servers, fleet, queues, path, ")
 
 
 @pytest.mark.parametrize(
@@ -143,15 +145,20 @@ def test_an_option_like_none_is_refused_with_all_there_are() -> None:
     [
         ({}, "There is nothing to read. Say .option('servers', 'host:22133')"),
         ({"servers": "a:1", "path": "/a"}, "Options servers and path contradict each other."),
+        ({"servers": "a:1", "fleet": FLEET}, "Options fleet and servers contradict each other"),
+        ({"path": "/a", "fleet": FLEET}, "Options fleet and path contradict each other."),
+        ({"fleet": FLEET, "mode": "events"}, "Options fleet and mode=events contradict"),
+        ({"fleet": f"{FLEET}/3"}, "Option fleet: postgresql://k@db/kestrel/3 is one slice; leave"),
+        ({"fleet": "db:5432"}, 'Option fleet: "db:5432" is no engine; say its address as in'),
         ({"servers": "a:1", "mode": "events"}, "Options servers and mode=events contradict"),
-        ({"path": "/a", "readTimeout": "1s"}, "Option readTimeout goes only with servers."),
+        ({"path": "/a", "readTimeout": "1s"}, "Option readTimeout goes only with servers or"),
         ({"path": "/a", "skipUnreachable": "true"}, "Option skipUnreachable goes only with"),
         ({"servers": "a"}, 'Option servers: "a" is not a server\'s address; say host:port'),
         ({"servers": "a:99999"}, 'Option servers: "a:99999" is not a server\'s address'),
         ({"servers": " , "}, "Option servers: it names no server; say host:port"),
         ({"servers": "a:1", "queues": ","}, "Option queues: it names no queue"),
         ({"path": ""}, "Option path: it is empty; say the folder"),
-        ({"path": "s3://b/x"}, 'Option path: "s3://b/x" is not a folder that every executor sees'),
+        ({"path": "hdfs://b/x"}, 'Option path: "hdfs://b/x" is not a folder that every executor'),
         ({"path": "/a", "mode": "rows"}, 'Option mode: "rows" is not a mode; say items or events'),
         ({"path": "/a", "minPartitions": "0"}, "Option minPartitions: 0 is too few"),
         ({"path": "/a", "minPartitions": "two"}, 'Option minPartitions: "two" is not a whole'),
@@ -203,3 +210,24 @@ def test_the_notes_of_the_sink_are_read_only_by_their_name() -> None:
     for queues, chosen in (("*", False), ("kestrelpy.*", False), ("kestrelpy.sinks", True)):
         options = parse_options({"servers": "a:1", "queues": queues})
         assert options.chooses("kestrelpy.sinks") is chosen
+
+
+def test_a_fleet_is_one_server_which_is_asked_for_longer() -> None:
+    options = parse_options({"fleet": FLEET, "user": "anna", "password": "secret"})
+
+    assert options.servers == (FleetAddress.of(FLEET),)
+    assert options.live
+    assert options.fetch_retries > parse_options({"servers": "a:1"}).fetch_retries
+    assert options.access.user == "anna"
+    assert [str(each.part(3)) for each in options.servers if isinstance(each, FleetAddress)] == [
+        "postgresql://k@db/kestrel/3"
+    ]
+
+
+def test_no_text_of_the_options_has_the_secret_of_an_engine() -> None:
+    for options in (parse_options({"fleet": FLEET}), parse_options({"path": FLEET})):
+        assert "sekret" not in f"{options} {options.servers}"
+    for given in ({"fleet": f"{FLEET}/x"}, {"path": f"{FLEET}/x"}, {"fleet": "mysql://k:sekret@d"}):
+        with pytest.raises(KestrelError) as refused:
+            parse_options(given)
+        assert "sekret" not in str(refused.value)

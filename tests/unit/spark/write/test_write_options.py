@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.offsets import Address
+from kestrelpy.spark.offsets import Address, FleetAddress
 from kestrelpy.spark.write.write_options import parse_write_options
 
 
@@ -58,3 +58,12 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         parse_write_options({"servers": "a:1", "scope": "s", "epoch": "0"}, streams=False).epoch
         == 0
     )
+
+
+def test_rows_go_to_the_servers_of_a_fleet_or_to_named_ones() -> None:
+    engine = "postgresql://k:sekret@db/kestrel"
+    options = parse_write_options({"fleet": engine, "queue": "jobs"}, streams=True)
+
+    assert options.servers == (FleetAddress.of(engine),)
+    assert "sekret" not in f"{options}"
+    assert refused(fleet=engine).startswith("Options fleet and servers contradict each other")

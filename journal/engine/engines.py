@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from journal.engine import is_object_store
+from journal.engine.address import is_object_store
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kestrelpy.fleet import NeedsExtra, engine_tools
+from journal.engine import NeedsExtra, engine_tools
 
 
 @pytest.mark.parametrize(
