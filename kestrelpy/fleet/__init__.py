@@ -19,6 +19,7 @@ from kestrelpy.fleet.shares import (
     ORPHANED_AFTER,
     attended,
     living,
+    namesake_age_s,
     owned,
     plan,
     silent,
@@ -35,7 +36,8 @@ from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
 __all__ = [
     "GONE_AFTER", "NOTES", "NOT_LOOKED", "ORPHANED_AFTER", "SLICE", "FleetMember",
     "ImportingEngine", "Membership", "MoveIn", "MoveOut", "Moved", "NoPatroni", "SliceNotEmpty",
-    "SliceOwned", "attended", "claim_unowned", "living", "make_slice_folders", "owned",
-    "patroni_version", "plan", "refuse_damage", "remove_import", "silent", "slice_of_folder",
-    "slices_in", "surplus", "why_bad_patroni", "why_other_layout", "why_other_slices",
+    "SliceOwned", "attended", "claim_unowned", "living", "make_slice_folders", "namesake_age_s",
+    "owned", "patroni_version", "plan", "refuse_damage", "remove_import", "silent",
+    "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_layout",
+    "why_other_slices",
 ]  # fmt: skip

@@ -44,6 +44,15 @@ def living(seats: Iterable[Seat]) -> list[Member]:
     )  # fmt: skip
 
 
+def namesake_age_s(seats: Iterable[Seat], member: Member) -> float | None:
+    """Return how long ago a member with this name and address said that it is there; None: so long
+    that it is gone, or never."""
+    ages_s = [
+        each.age_s for each in seats if each.member == member and each.age_s < each.takeover_s
+    ]  # fmt: skip
+    return ages_s[0] if ages_s else None
+
+
 def owned(owners: Mapping[int, Owner]) -> dict[int, Member]:
     """Return who owns each slice, whether it lives or not."""
     return {

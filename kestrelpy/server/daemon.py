@@ -22,7 +22,7 @@ from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, sync_call_name
 from kestrelpy.aside import TookTooLong, both, run_aside, until_ending
 from kestrelpy.compiled import KIND
-from kestrelpy.config import Config, ConfigError, ServerConfig, changed_settings
+from kestrelpy.config import Config, ConfigError, FleetConfig, ServerConfig, changed_settings
 from kestrelpy.core import JournalLog
 from kestrelpy.errors import ServerError
 from kestrelpy.fleet import NOT_LOOKED, Membership
@@ -56,7 +56,7 @@ from kestrelpy.server.exposure import (
 )
 from kestrelpy.server.http_side import HttpSide, serving
 from kestrelpy.server.journals import close_journals, failed_journals
-from kestrelpy.server.mail import Couriers
+from kestrelpy.server.mail import SILENT_AFTER, Couriers, RouterWatch
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
 from kestrelpy.server.reloading import (
@@ -144,12 +144,17 @@ class Daemon:
         self.logins = Logins(self.log_limit, clock.now_ms, self._start_task, self._wake)
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: ConnectionRoom = self.memory
-        self._couriers: Couriers | None = None
-        if mail:
-            others = set(range(1, config.fleet.slices + 1)) - {config.fleet.slice}
-            self._couriers = Couriers(self.broker.moves.remote, self.turn, mail, sorted(others))
-            self.turn.send_mail = self._couriers.send
+        self._couriers = self._made_couriers(mail, config.fleet) if mail else None
+        silent_s = config.fleet.takeover_ms * SILENT_AFTER / 1000
+        self._router_watch = RouterWatch(mail, silent_s, self._end_by_router) if mail else None
         self._limit()
+
+    def _made_couriers(self, mail: str, fleet: FleetConfig) -> Couriers:
+        """Return what sends to the other slices, over this socket of the router."""
+        others = set(range(1, fleet.slices + 1)) - {fleet.slice}
+        couriers = Couriers(self.broker.moves.remote, self.turn, mail, sorted(others))
+        self.turn.send_mail = couriers.send
+        return couriers
 
     @property
     def config(self) -> Config:
@@ -184,6 +189,9 @@ class Daemon:
         if self.membership.is_fleet:
             self._take_signals()
             await self._listen()
+            self._start_task(self._supervisor.keep_alive())
+            if self._router_watch is not None:
+                self._start_task(self._router_watch.run())
             if not await self.membership.stand_by(self._ending):
                 return
         return_large_memory()
@@ -226,7 +234,8 @@ class Daemon:
         self.membership.open()
         prolonging.cancel()
         self._supervisor.ready(f"ready: {found.queues} queues, {found.items} items")
-        self._start_task(self._supervisor.keep_alive())
+        if not self.membership.is_fleet:  # it does so already
+            self._start_task(self._supervisor.keep_alive())
         self.actions.note(OPERATOR, "start", clock.now_ms(), note=f"version {self.version}")
         self._say(
             f"ready: data in {self.directory.path}, {found.queues} queues, {found.items} items, "
@@ -469,6 +478,10 @@ class Daemon:
         self.actions.note(f"{OPERATOR} by {signal_name}", "drain", clock.now_ms())
         self.membership.must_end = True
         self.shutdown(signal_name)
+
+    def _end_by_router(self, why: str) -> None:
+        self.membership.must_end = True
+        self.shutdown(why)
 
     def reload(self, who: str) -> Gate:
         """Read the configuration again: all of it comes into force, or nothing.

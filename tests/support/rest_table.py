@@ -204,6 +204,10 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.transfer.remote.Peer": {
         "number server": NAME, "is_open is_connecting why": "how it is connected to",
     },
+    "server.mail.pulse.Pulse": {"_looked_s _silent_s": "since the last look or beat"},
+    "server.mail.router_watch.RouterWatch": {
+        "_path _silent_s": SETTING, "_pulse _transport": WORKS,
+    },
     "server.mail.couriers.Couriers": {"_links _tasks": WORKS},
     "server.mail.couriers.Link": {"_permit": NUMBER, "_transport": WORKS, "why": NAME},
     "core.log.memory_log.MemoryLog": {
@@ -366,7 +370,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.slices.slice_process.SliceProcess": {
         "number socket_path http_path _folder _words _notes_path": NAME,
         "status": "what it said last",
-        "is_serving has_served _process": WORKS, "began_s": "when it began last",
+        "is_serving has_served _process _pulse": WORKS, "began_s": "when it began last",
     },
     "server.supervisor.Supervisor": {
         "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",

@@ -30,6 +30,7 @@ from kestrelpy.fleet import (
     ORPHANED_AFTER,
     attended,
     living,
+    namesake_age_s,
     owned,
     plan,
     silent,
@@ -112,10 +113,29 @@ class MemberSlices(SliceSet):
                 continue
             if why := why_other_layout(found, layout):
                 raise StartError(why)
+            await self._refuse_namesake()
             await self._look()
             self.start_task(self._attend()).add_done_callback(self._note_end)
             return
         raise StartError(self._why)
+
+    async def _refuse_namesake(self) -> None:
+        """Raise StartError if another member with this name and address runs: it says so while
+        this one says nothing yet. One that was killed just now is silent."""
+        before_s = float("inf")
+        while not self._why:
+            with contextlib.suppress(EngineAway, TookTooLong):
+                seats = await self._asked(self._engine.members)
+                age_s = namesake_age_s(seats, self._member)
+                if age_s is None:
+                    return
+                if age_s < before_s < float("inf"):
+                    raise StartError(
+                        f"another member is {self._member.name} at {self._member.address}: give "
+                        "each a name and an address of its own in [fleet]"
+                    )
+                before_s = age_s
+            await self._pause()
 
     async def _pause(self) -> None:
         await asyncio.sleep(min(self._takeover_s / _LOOKS, _LOOK_SECONDS_MAX))
@@ -137,8 +157,10 @@ class MemberSlices(SliceSet):
 
     async def _look(self) -> None:
         try:
-            self._waiting = tuple(n for n, each in self.processes.items() if each.is_standby)
             began_s = self._loop.time()
+            self._waiting = tuple(
+                number for number, each in self.processes.items() if each.is_ready(began_s)
+            )
             seen = await self._asked(self._ask)
         except TookTooLong:
             self._trouble = "the engine does not answer"

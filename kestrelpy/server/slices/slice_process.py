@@ -22,11 +22,14 @@ from pathlib import Path
 from typing import Final
 
 from kestrelpy.config import FleetConfig
+from kestrelpy.server.mail import BEAT_SECONDS, Pulse
 from kestrelpy.server.supervisor import SLICE_HTTP
 
 log = logging.getLogger("kestrelpy.router")
 
 PAUSE_SECONDS: Final = 1.0
+# After this silence a process is not ready to take its slice over: it hangs.
+SILENT_SECONDS: Final = 5 * BEAT_SECONDS
 STOP_SECONDS: Final = 40.0  # more than a daemon takes to drain and to close its journals
 _NOTE_BYTES_MAX: Final = 4096
 PARENT: Final = "SLICE_PARENT"  # the variable with the router's process id
@@ -56,6 +59,7 @@ class SliceProcess:
         self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
         self.is_serving = False
+        self._pulse = Pulse(asyncio.get_running_loop().time())
         self.began_s = 0.0  # when it began to serve last
         self.has_served = self.has_failed = False  # once; `has_failed`: it never could start
         self._note, self._is_in_fleet = note, is_in_fleet
@@ -71,10 +75,9 @@ class SliceProcess:
         self._notes_path = sockets / f"{number}.notes"
         self._notes.bind(str(self._notes_path))
 
-    @property
-    def is_standby(self) -> bool:
-        """True if it is ready to take the slice over."""
-        return self.status.startswith(_STANDBY)
+    def is_ready(self, now_s: float) -> bool:
+        """True if it is ready to take the slice over: it waits for that, and does not hang."""
+        return self._pulse.silent_s(now_s) < SILENT_SECONDS and self.status.startswith(_STANDBY)
 
     async def run(self) -> None:
         """Start it, and again whenever it ends by itself; return when it was stopped, or if it
@@ -131,6 +134,7 @@ class SliceProcess:
             "KESTRELPY_SERVER_HTTP_PORT": "off",
             SLICE_HTTP: "" if self.http_path is None else str(self.http_path),
             "NOTIFY_SOCKET": str(self._notes_path),
+            "WATCHDOG_USEC": f"{2 * BEAT_SECONDS * 1e6:.0f}",  # a beat comes twice in this time
             PARENT: str(os.getpid()),
             MAIL: str(self._mail_path),
         }
@@ -152,6 +156,7 @@ class SliceProcess:
             lines = self._notes.recv(_NOTE_BYTES_MAX).split(b"\n")
         except BlockingIOError:
             return
+        self._pulse.beat(asyncio.get_running_loop().time())
         for line in lines:
             if line.startswith(_STATUS):
                 self.status = line.removeprefix(_STATUS).decode("utf-8", "replace")

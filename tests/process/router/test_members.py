@@ -166,6 +166,36 @@ def test_a_member_ends_when_told_to_though_the_engine_is_asleep(
         server.signal(signal.SIGCONT)
 
 
+def test_a_process_that_hangs_is_not_ready_to_take_its_slice_over(fleet: Fleet) -> None:
+    _, b = fleet.start("a", "b")
+    number = next(number for number, name in fleet.owners().items() if name == "a")
+
+    def waits() -> tuple[int, ...]:
+        return next(each.waits for each in fleet.engine.members() if each.member.name == "b")
+
+    eventually(lambda: number in waits())
+    waiting = slices_of(b)[number]
+    os.kill(waiting, signal.SIGSTOP)
+    eventually(lambda: number not in waits())
+    os.kill(waiting, signal.SIGCONT)
+    eventually(lambda: number in waits())
+
+
+def test_slices_whose_router_hangs_are_taken_by_members_that_lead_clients_to_them(
+    fleet: Fleet,
+) -> None:
+    a, b = fleet.start("a", "b")
+    ours = slices_of(b)
+    os.kill(b.pid, signal.SIGSTOP)
+    eventually(lambda: list(fleet.owners().values()) == ["a"] * SLICES)
+    client = a.client(30.0)
+    assert all(client.set(name, name) for name in QUEUES)
+    eventually(lambda: not any(map(is_running, ours.values())))
+    os.kill(b.pid, signal.SIGCONT)
+    fleet.wait_for_shares()
+    assert b.stop() == 0
+
+
 def test_slices_of_a_member_that_cannot_serve_them_are_taken_by_another(fleet: Fleet) -> None:
     b = fleet.member("b")
     b.data_dir.mkdir()

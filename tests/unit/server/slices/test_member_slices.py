@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.engine import Member
+from journal.engine import Member, Seat
 from kestrelpy.config import Config
 from kestrelpy.placement import Placement
 from kestrelpy.server.daemon import StartError
@@ -40,6 +40,19 @@ class Stage:
             Key(Placement(SLICES).layout, ""), None, self.said.append,
             lambda number, owner: self.moved.append((number, owner)),
         )  # fmt: skip
+
+
+class OlderSeats(MemoryEngine):
+    """At each look a member has said so long ago that it is there; the last age stays."""
+
+    def __init__(self, member: Member, ages_s: tuple[float, ...]) -> None:
+        super().__init__()
+        self._member, self._ages_s = member, list(ages_s)
+
+    def members(self) -> list[Seat]:
+        age_s = self._ages_s[0]
+        del self._ages_s[: len(self._ages_s) > 1]
+        return [Seat(self._member, 1.0, age_s)]
 
 
 async def until_asked(engine: SilentEngine) -> None:
@@ -82,3 +95,25 @@ async def test_a_member_ends_though_its_engine_is_silent(
         await stage.slices.stop()
     engine.wakes.set()
     assert not stage.ended
+
+
+async def test_a_member_with_the_name_and_address_of_one_that_runs_is_refused(
+    tmp_path: Path,
+) -> None:
+    engine = OlderSeats(ME, (0.4, 0.5, 0.1))
+    stage = Stage(tmp_path, engine)
+    with pytest.raises(StartError, match="another member is a at 127"):
+        await stage.slices.start()
+    assert ME not in engine.seats  # it has said nothing
+    await stage.slices.stop()
+
+
+async def test_a_member_that_was_killed_just_now_begins_when_it_has_been_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = OlderSeats(ME, (0.8, 0.9, 1.0))
+    stage = Stage(tmp_path, engine)
+    monkeypatch.setattr(stage.slices, "_follow_plan", lambda: None)  # no processes
+    await stage.slices.start()
+    assert ME in engine.seats
+    await stage.slices.stop()

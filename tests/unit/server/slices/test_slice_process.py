@@ -13,7 +13,7 @@ import pytest
 
 from kestrelpy.config import FleetConfig
 from kestrelpy.server.slices import slice_process
-from kestrelpy.server.slices.slice_process import SliceProcess
+from kestrelpy.server.slices.slice_process import SILENT_SECONDS, SliceProcess
 
 FLEET = FleetConfig(
     engine="postgresql://k@db1/queues", single=True, name="a", address="db1:22133", slices=4,
@@ -219,3 +219,21 @@ async def test_a_process_of_a_local_fleet_takes_no_member_from_the_file(tmp_path
     process = SliceProcess(1, FleetConfig(slices=4), tmp_path, tmp_path, None, lambda: None, True)
     said = process._environment({"KESTRELPY_FLEET_NAME": "a"})
     assert {said[f"KESTRELPY_FLEET_{key}"] for key in ("ENGINE", "NAME", "ADDRESS")} == {"none"}
+
+
+async def test_a_standby_is_ready_while_it_says_now_and_then_that_it_is_there(
+    tmp_path: Path,
+) -> None:
+    process = SliceProcess(1, FLEET, tmp_path, tmp_path, None, lambda: None, is_in_fleet=True)
+    now_s = asyncio.get_running_loop().time()
+    assert not process.is_ready(now_s)
+    process.status = "standby of b: it owns the data, ask there"
+    assert process.is_ready(now_s)
+    looks = [process.is_ready(now_s + at) for at in range(1, int(SILENT_SECONDS) + 1)]
+    assert looks == [True] * (len(looks) - 1) + [False]
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"WATCHDOG=1", str(tmp_path / "1.notes"))
+    process._hear()
+
+    assert process.is_ready(asyncio.get_running_loop().time())
