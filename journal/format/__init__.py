@@ -6,7 +6,7 @@ Each thing that records carry has a file of its own; other packages import all o
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.declared import WITH_METADATA, declared_by, declared_draft
 from journal.format.describe import BODY_BYTES_SHOWN, flush_spared, sentence, shown
-from journal.format.folder import folder_name, journal_folders, parse_folder_name
+from journal.format.folder import folder_name, is_cut_name, journal_folders, parse_folder_name
 from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
 from journal.format.key import (
     KEY_BYTES_MAX,
@@ -140,12 +140,12 @@ __all__ = [
     "SegmentHeader", "Tag", "Tally", "Watermark", "ageless_of", "as_text", "attempts_of", "dead_of",
     "declared_by", "declared_draft", "decode", "decode_counts", "decode_meta", "delayed_entries",
     "encode", "encode_meta", "ended", "ended_bytes", "flush_spared", "folder_name", "frame_bytes",
-    "have_one_log", "heard_ms", "in_words", "is_older_frame", "item_header_of", "join",
-    "journal_folders", "kinds_with", "lease_entries", "line_drafts", "live_of", "moved", "named",
-    "named_text", "number_given", "number_in", "opened", "origin_of", "padded", "parse_folder_name",
-    "placed_entries", "raise_watermark", "reader_states", "retained_of", "said_of_put",
-    "says_only_expiry", "segment_name", "segment_number", "segment_path", "sentence", "settled",
-    "settled_by", "settled_many", "shown", "split", "target_of", "text_of", "text_tagged", "texts",
-    "texts_in", "usable_bytes", "value_of", "watermark_drafts", "watermark_of_ids",
-    "watermark_of_put", "watermarks_in",
+    "have_one_log", "heard_ms", "in_words", "is_cut_name", "is_older_frame", "item_header_of",
+    "join", "journal_folders", "kinds_with", "lease_entries", "line_drafts", "live_of", "moved",
+    "named", "named_text", "number_given", "number_in", "opened", "origin_of", "padded",
+    "parse_folder_name", "placed_entries", "raise_watermark", "reader_states", "retained_of",
+    "said_of_put", "says_only_expiry", "segment_name", "segment_number", "segment_path", "sentence",
+    "settled", "settled_by", "settled_many", "shown", "split", "target_of", "text_of",
+    "text_tagged", "texts", "texts_in", "usable_bytes", "value_of", "watermark_drafts",
+    "watermark_of_ids", "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ _PREFIX_CHARACTERS: Final = 130  # of a longer one, before its hash
 _REMOVED_SUFFIX: Final = "~removed"  # a deleted queue's folder, until it is gone
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 _FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<generation>[0-9]{1,18})")
+_CUT: Final = re.compile(rf".{{{_PREFIX_CHARACTERS}}}~[0-9a-f]{{64}}\.[0-9]+")
 _ESCAPE: Final = re.compile(rb"%([0-9A-F]{2})")
 
 
@@ -71,6 +72,11 @@ def parse_folder_name(folder: str) -> tuple[bytes, int]:
     text = match["name"].encode("utf-8", "surrogateescape")
     name = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), text)
     return name, int(match["generation"])
+
+
+def is_cut_name(folder: str) -> bool:
+    """True if the folder of a queue does not have the whole name: its journal does."""
+    return _CUT.fullmatch(folder) is not None
 
 
 def _has_segment(names: list[str]) -> bool:

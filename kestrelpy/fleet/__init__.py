@@ -1,6 +1,7 @@
 """Many processes, one data directory in an engine: its owner, its standbys, its moves."""
 
 from journal.engine import SLICE
+from kestrelpy.fleet.folder_files import files_below
 from kestrelpy.fleet.member import FleetMember, why_other_layout
 from kestrelpy.fleet.membership import NOT_LOOKED, Membership
 from kestrelpy.fleet.move_in import (
@@ -26,18 +27,20 @@ from kestrelpy.fleet.shares import (
     surplus,
 )
 from kestrelpy.fleet.slice_folders import (
+    RESLICE_NOTE,
     make_slice_folders,
     slice_of_folder,
     slices_in,
     why_other_slices,
+    why_resliced,
 )
 from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
 
 __all__ = [
-    "GONE_AFTER", "NOTES", "NOT_LOOKED", "ORPHANED_AFTER", "SLICE", "FleetMember",
+    "GONE_AFTER", "NOTES", "NOT_LOOKED", "ORPHANED_AFTER", "RESLICE_NOTE", "SLICE", "FleetMember",
     "ImportingEngine", "Membership", "MoveIn", "MoveOut", "Moved", "NoPatroni", "SliceNotEmpty",
-    "SliceOwned", "attended", "claim_unowned", "living", "make_slice_folders", "namesake_age_s",
-    "owned", "patroni_version", "plan", "refuse_damage", "remove_import", "silent",
-    "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_layout",
-    "why_other_slices",
+    "SliceOwned", "attended", "claim_unowned", "files_below", "living", "make_slice_folders",
+    "namesake_age_s", "owned", "patroni_version", "plan", "refuse_damage", "remove_import",
+    "silent", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_layout",
+    "why_other_slices", "why_resliced",
 ]  # fmt: skip

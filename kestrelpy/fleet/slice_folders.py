@@ -1,6 +1,7 @@
 """The folders of the slices in a data directory.
 
     data/slices-4/1 ... data/slices-4/4      each is the data directory of one slice
+    data/reslice                             another number of slices is being made of them
 
 One rule: the name of the folder has the number of slices, so that a start with another number finds
 no empty queues, but is refused; and so is one with other groups, which would send clients past a
@@ -9,14 +10,17 @@ queue.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from journal.files import Files
-from journal.format import parse_folder_name
+from journal.files import Disk, Files
+from journal.format import FILE_HEADER_BYTES, Checkpoint, Kind, is_cut_name, parse_folder_name
+from journal.store import ordered_segments
 from kestrelpy.placement import Placement
 
 _SLICES: Final = "slices-"
+RESLICE_NOTE: Final = "reslice"  # the file that `fleet reslice` has until its end
 
 
 def make_slice_folders(files: Files, data_dir: Path, slices: int) -> list[Path]:
@@ -50,17 +54,34 @@ def why_other_slices(data_dir: Path, placement: Placement) -> str:
         names = [each.name for each in data_dir.iterdir()]
     except OSError:
         return ""  # whatever it is, another check names it
+    if why := why_resliced(data_dir):
+        return why
     own = f"{_SLICES}{slices}" if slices > 1 else ""
     other = next((each for each in names if each.startswith(_SLICES) and each != own), None)
     if other is not None:
         number = other.removeprefix(_SLICES)
         return (
-            f"its queues are in {number} slices: write slices = {number} in [fleet], or take "
-            "another folder"
+            f"its queues are in {number} slices: write slices = {number} in [fleet], or move them "
+            "with `kestrelpy fleet reslice`"
         )
     if own and any(parse_folder_name(each)[1] for each in names):
-        return "its queues are in no slice: leave out slices in [fleet], or take another folder"
+        return (
+            "its queues are in no slice: leave out slices in [fleet], or move them with `kestrelpy "
+            "fleet reslice`"
+        )
     return _why_other_place(data_dir / own, placement) if own in names else ""
+
+
+def why_resliced(data_dir: Path) -> str:
+    """Return why nobody can use this directory, or the slice that it is, before `fleet reslice` has
+    ended; "" if it does not run. Blocks."""
+    whole = data_dir if slice_of_folder(data_dir)[1] == 1 else data_dir.parent.parent
+    if not (whole / RESLICE_NOTE).is_file():
+        return ""
+    return (
+        f"the queues of {whole} are on their way to other slices: run `kestrelpy fleet reslice` "
+        "again, and it goes on"
+    )
 
 
 def _why_other_place(folder: Path, placement: Placement) -> str:
@@ -70,11 +91,25 @@ def _why_other_place(folder: Path, placement: Placement) -> str:
             names = sorted(each.name for each in (folder / str(number)).iterdir())
         except OSError:
             continue  # it is made at the start, which names what is wrong
-        for queue, generation in map(parse_folder_name, names):
-            if generation and (wanted := placement.slice_of(queue)) != number:
+        for name in names:
+            queue = _queue_in(folder / str(number) / name)
+            if queue and (wanted := placement.slice_of(queue)) != number:
                 return (
                     f"queue {queue.decode('ascii', 'replace')} is in slice {number}, and by groups "
                     f"in [fleet] its place is slice {wanted}: write the groups that it was made "
-                    "with, and change them when it is deleted"
+                    "with, or move it with `kestrelpy fleet reslice`"
                 )
     return ""
+
+
+def _queue_in(folder: Path) -> bytes:
+    """Return the name of the queue in this folder; empty: it is no queue's, or nothing says it."""
+    name, generation = parse_folder_name(folder.name)
+    if not generation or not is_cut_name(folder.name):
+        return name if generation else b""
+    with suppress(OSError):
+        for frames, _ in ordered_segments(Disk(), str(folder)):
+            opening = frames.record(FILE_HEADER_BYTES)
+            if opening is not None and opening.kind == Kind.CHECKPOINT:
+                return Checkpoint.from_record(opening).name
+    return b""

@@ -15,6 +15,7 @@ from kestrelpy.server.directory import (
 )
 from kestrelpy.server.exposure import Unservable, refuse_unservable
 from kestrelpy.server.process import end_with_parent
+from kestrelpy.server.reslice import Resliced, locked_folders, reslice
 from kestrelpy.server.restart import recover
 from kestrelpy.server.slices import MAIL, PARENT, SliceRouter
 from kestrelpy.server.supervisor import Supervisor
@@ -26,15 +27,18 @@ __all__ = [
     "PARENT",
     "Daemon",
     "DataDirectory",
+    "Resliced",
     "SliceRouter",
     "StartError",
     "Supervisor",
     "Unservable",
     "end_with_parent",
+    "locked_folders",
     "make_server_id",
     "new_id",
     "note_backup",
     "read_server_id",
     "recover",
     "refuse_unservable",
+    "reslice",
 ]  # fmt: skip

@@ -53,6 +53,7 @@ from kestrelpy.server.exposure import (
     Unservable,
     refuse_exposed,
     refuse_unservable,
+    why_of_other_slices,
 )
 from kestrelpy.server.http_side import HttpSide, serving
 from kestrelpy.server.journals import close_journals, failed_journals
@@ -280,7 +281,7 @@ class Daemon:
         """Lock the directory and recover it; return the result, and the time of a sync."""
         self.committer.syncs.took_us = self.broker.counters.sync_us
         try:
-            await wrap(self.directory.lock)()
+            await wrap(self._lock)()
             self.server_id = self.directory.server_id
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
@@ -296,6 +297,21 @@ class Daemon:
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
             raise StartError(why_not_opened(error, self.directory.path)) from error
+
+    def _lock(self) -> None:
+        """Lock the directory, unless its queues are in other slices: `fleet reslice` may be at work
+        in it until it is locked. Raise StartError, JournalError or OSError. Blocks."""
+        self._refuse_other_slices()
+        self.directory.lock()
+        try:
+            self._refuse_other_slices()
+        except StartError:
+            self.directory.unlock()
+            raise
+
+    def _refuse_other_slices(self) -> None:
+        if why := why_of_other_slices(self.config):
+            raise StartError(f"[server] data_dir {self.config.server.data_dir}: {why}")
 
     async def _listen(self) -> None:
         """Listen; raise StartError with one sentence."""

@@ -325,5 +325,11 @@ def _why_no_data(config: Config) -> str:
         return f"{nearest.name} is not a directory"
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
         return f"{nearest.name or nearest} cannot be written"
+    return why_of_other_slices(config)
+
+
+def why_of_other_slices(config: Config) -> str:
+    """Return why the queues of the data directory are not for this configuration; "": they are.
+    Blocks."""
     is_whole = config.fleet.engine is None and config.fleet.slice is None
-    return why_other_slices(data_dir, config.placement) if is_whole else ""
+    return why_other_slices(config.server.data_dir, config.placement) if is_whole else ""

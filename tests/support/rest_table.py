@@ -559,7 +559,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         core.replay.subscription_replay.PutSizes server.restart.adoption.RecoveredDirectory
         server.restart.adoption.Adoption server.restart.recovery._Folder
         server.restart.recovery._Recovery server.restart.replayed.Replayed
-        server.directory.word_file.Copies journal.__main__._OneLine
+        server.reslice.reslice.Resliced server.reslice.reslice._Note
+        server.reslice.slice_state.SliceState server.directory.word_file.Copies
+        journal.__main__._OneLine
     """,
 }
 _VALUES: Final[dict[str, str]] = {

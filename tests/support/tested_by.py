@@ -72,6 +72,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_remote.py: no behaviour of its own",
     "kestrelpy.cli.fleet.engine_moves":
         "tests/process/fleet/test_moves.py: as a user runs it, on a real server",
+    "kestrelpy.server.reslice.slice_state":
+        "tests/unit/server/reslice/test_reslice.py: what a run reads first",
     "kestrelpy.cli.fleet.commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.fleet.folder_files":

@@ -180,6 +180,35 @@ def fleet_where(
     where.show(queues, config, slices, as_json)
 
 
+@fleet.command("reslice")
+def fleet_reslice(
+    folder: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DIR", show_default=False,
+            help="The data directory. Default: the configuration's.",
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    slices: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="So many slices. Default: the configuration's.",
+            parser=whole("--slices", 1, SLICES_MAX),
+        ),
+    ] = None,
+) -> None:
+    """Spread the queues of a stopped server over other slices.
+
+    Write the new `slices` or `groups` of [fleet] before: the server is refused until this has run.
+    Nothing is copied, and the old slices stay until the new ones are whole. After an end halfway,
+    run it again: it goes on.
+    """
+    from kestrelpy.cli.fleet import reslice
+
+    reslice.run(folder, config, slices)
+
+
 First = Annotated[
     str, typer.Argument(metavar="DIR", help="A data directory.", show_default=False)
 ]

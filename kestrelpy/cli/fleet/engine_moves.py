@@ -44,6 +44,7 @@ from kestrelpy.fleet import (
     remove_import,
     slice_of_folder,
     why_other_layout,
+    why_resliced,
 )
 from kestrelpy.server import NAME as SERVER_ID
 
@@ -83,6 +84,8 @@ def move_in(folder: str, at: EngineAt) -> None:
         if SERVER_ID not in disk.names(folder) and not journal_folders(disk, folder):
             raise JournalError(f"{folder}: no data directory of kestrelpy")
         closing.callback(disk.lock(os.path.join(folder, "lock")).close)
+        if why := why_resliced(Path(folder)):
+            raise JournalError(why)
         _refuse_other_slices(at, folder)
         engine, commits = _claimed(at, "fleet import", closing, may_resume=True)
         cache = closing.enter_context(tempfile.TemporaryDirectory(prefix="kestrelpy-"))

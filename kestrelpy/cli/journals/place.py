@@ -30,7 +30,7 @@ from journal.engine import (
 from journal.files import Disk, Files
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config
-from kestrelpy.fleet import slices_in
+from kestrelpy.fleet import slices_in, why_resliced
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -71,7 +71,10 @@ def data_folder(data_dir: str | None) -> str:
 
 
 def _refuse_slices(folder: str) -> None:
-    """Raise CommandError if this folder has slices, each with a data directory of its own."""
+    """Raise CommandError if this folder has slices, each with a data directory of its own, or if
+    its queues are on their way to other ones."""
+    if why := why_resliced(Path(folder)):
+        raise CommandError(why)
     if found := slices_in(Path(folder)):
         raise CommandError(
             f"{folder}: its queues are in {len(found)} slices: name one at a time, {found[0]} to "

@@ -13,7 +13,7 @@ from typing import Final
 
 from journal.files import Files
 
-_NAME: Final = "last-backup"
+NAME: Final = "last-backup"
 _DIGITS_MAX: Final = 15
 
 
@@ -22,7 +22,7 @@ def note_backup(files: Files, folder: str, at_ms: int) -> None:
 
     The note belongs to the owner of the directory, even if another user makes the backup.
     """
-    path, data = os.path.join(folder, _NAME), b"%d\n" % at_ms
+    path, data = os.path.join(folder, NAME), b"%d\n" % at_ms
     files.create(path, data, len(data)).close()
     with suppress(OSError):
         owner = os.stat(folder)
@@ -32,7 +32,7 @@ def note_backup(files: Files, folder: str, at_ms: int) -> None:
 def last_backup_ms(files: Files, folder: str) -> int | None:
     """Return when the last backup was finished; None: nothing says it. Blocks."""
     try:
-        digits = files.read(os.path.join(folder, _NAME), 0, _DIGITS_MAX + 1).rstrip(b"\n")
+        digits = files.read(os.path.join(folder, NAME), 0, _DIGITS_MAX + 1).rstrip(b"\n")
     except OSError:
         return None
     return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else None

@@ -2,5 +2,6 @@
 
 from kestrelpy.server.restart.adoption import RecoveredDirectory
 from kestrelpy.server.restart.recovery import recover, why_not_opened
+from kestrelpy.server.restart.replayed import Replayed
 
-__all__ = ["RecoveredDirectory", "recover", "why_not_opened"]
+__all__ = ["RecoveredDirectory", "Replayed", "recover", "why_not_opened"]

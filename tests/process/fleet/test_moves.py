@@ -131,6 +131,39 @@ def test_a_data_directory_goes_into_an_engine_and_out_though_each_mover_is_kille
         assert daemon.stop() == 0
 
 
+def test_the_slices_of_an_engine_are_others_in_another_one(
+    server: PostgresServer, command: Command, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+
+    def run(*given: str) -> None:
+        ended = command("fleet", *given)
+        assert ended.code == 0, ended
+
+    refused = command("fleet", "reslice", **words(server))
+    assert refused.is_sentence(2), refused
+    assert "`kestrelpy fleet export` each slice" in refused.err
+    run("reslice", str(data), "--slices", "2")
+    for number in ("1", "2"):
+        run("import", str(data / "slices-2" / number), f"{server.address}/{number}", "--single")
+    for number in ("1", "2"):
+        run("export", f"{server.address}/{number}", str(out / "slices-2" / number), "--single")
+    run("reslice", str(out), "--slices", "3")
+    assert sorted(each.name for each in (out / "slices-3").iterdir()) == ["1", "2", "3"]
+
+    server.ask("DROP SCHEMA kestrelpy CASCADE")  # another database
+    make_tables(server.address)
+    for number in ("1", "2", "3"):
+        run("import", str(out / "slices-3" / number), f"{server.address}/{number}", "--single")
+    last = tmp_path / "last"
+    for number in ("1", "2", "3"):
+        run("export", f"{server.address}/{number}", str(last / "slices-3" / number), "--single")
+    run("reslice", str(last), "--slices", "1")
+    with DaemonProcess(last) as daemon:
+        assert counted(daemon) == (ITEMS - 1, 1)
+        assert daemon.stop() == 0
+
+
 def test_what_cannot_be_moved_is_one_sentence(
     server: PostgresServer, command: Command, data: Path, tmp_path: Path
 ) -> None:
