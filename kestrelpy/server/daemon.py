@@ -334,6 +334,8 @@ class Daemon:
                 lines = await listeners.listen(
                     server.host, server.port, server.socket, server.text_port
                 )
+            if path := self._supervisor.slice_channels:
+                await listeners.listen_channels(path)
             if path := self._supervisor.slice_http:
                 await self._http.listen_unix(serving(self, ()), path)
             elif server.http_port is not None:
@@ -375,6 +377,7 @@ class Daemon:
         await self.membership.release()
         self.logins.close()
         self._listeners.remove_socket()
+        await self._listeners.end_channels()
 
     def _abort_all(self) -> None:
         if self._couriers is not None:

@@ -5,6 +5,7 @@
     LISTEN_FDS      listening sockets, from descriptor 3 on: they outlive the daemon, so that
                     connections wait through a restart; LISTEN_FDNAMES: their names
     SLICE_HTTP      the Unix socket where the router of this slice speaks HTTP
+    SLICE_CHANNELS  the one where its clients are channels of one connection
 
 One rule: without these variables nothing happens, and no failure to notify stops the daemon.
 """
@@ -23,6 +24,7 @@ log = logging.getLogger("kestrelpy")
 
 FIRST_DESCRIPTOR: Final = 3
 SLICE_HTTP: Final = "SLICE_HTTP"
+SLICE_CHANNELS: Final = "SLICE_CHANNELS"
 # Each note of a start asks for this much time; the next note comes in half of it.
 START_USEC: Final = 60_000_000
 
@@ -43,6 +45,7 @@ class Supervisor:
         meant = environ.pop("LISTEN_PID", "") == str(os.getpid())
         count = environ.pop("LISTEN_FDS", "")
         self.slice_http = environ.pop(SLICE_HTTP, "")
+        self.slice_channels = environ.pop(SLICE_CHANNELS, "")
         self._names = environ.pop("LISTEN_FDNAMES", "").split(":")
         self._inherited = int(count) if meant and count.isdecimal() else 0
         self._handed: list[tuple[str, socket.socket]] = []

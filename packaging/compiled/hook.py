@@ -69,6 +69,7 @@ COMPILED: Final = (
     "kestrelpy/protocol/verbs/touch.py",
     "kestrelpy/protocol/verbs/value_line.py",
     "kestrelpy/server/commit_delay.py",
+    "kestrelpy/server/connections/channels.py",
     "kestrelpy/server/connections/connection.py",
     "kestrelpy/server/shares.py",
     "kestrelpy/server/slices/connections.py",

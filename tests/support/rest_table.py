@@ -31,7 +31,8 @@ ON_DISK: Final = "what lies on the disk"
 CACHE: Final = "a cache with a bound"
 WORKS: Final = "runs until the process ends"
 ELSEWHERE: Final = "its records are kept elsewhere"
-UNFOLLOWED: Final = (CACHE, ELSEWHERE)
+COUNTED: Final = "some of them stay; a test counts those that do not"
+UNFOLLOWED: Final = (CACHE, ELSEWHERE, COUNTED)
 
 # By class: attributes that may hold something, with the reason.
 _STAYS: Final[dict[str, dict[str, str]]] = {
@@ -356,7 +357,14 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_config _config_file _connections_max": SETTING, "lines": CACHE,
         "_slices _listeners _http _mail": WORKS,
     },
+    "server.connections.channels.Trunk": {
+        "_last": NUMBER,
+        "_channels": COUNTED,
+        "_begun _lost _make": SETTING,
+        "_transport": "the socket, open until one of its processes ends",
+    },
     "server.slices.slice_set.SliceSet": {
+        "_trunks _connecting": "one for each slice",
         "_config _config_file _sockets": SETTING, "_runs processes": WORKS, "_why": "it ends",
     },
     "server.slices.member_slices.MemberSlices": {
@@ -368,7 +376,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.slices.doors.Key": {"_layout _secret": SETTING},
     "server.slices.slice_process.SliceProcess": {
-        "number socket_path http_path _folder _words _notes_path": NAME,
+        "number socket_path http_path channels_path _folder _words _notes_path": NAME,
         "status": "what it said last",
         "is_serving has_served _process _pulse": WORKS, "began_s": "when it began last",
     },
@@ -376,6 +384,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",
     },
     "server.connections.listeners.Listeners": {
+        "_trunks": "of the router",
         "_servers _socket address": WORKS, "_backlog _tls": SETTING,
     },
     "server.journals.open_journals.OpenJournals": {
@@ -530,6 +539,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.routing.routed_wire.Awaited protocol.routing.routed.RoutedConversation
         protocol.routing.routed_login.RoutedLogin
         server.slices.connections.ClientConnection server.slices.connections.SliceConnection
+        server.connections.channels.ClientChannel
         server.slices.doors.Entrance server.slices.doors.Side server.slices.doors._Asking
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm

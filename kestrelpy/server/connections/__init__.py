@@ -1,5 +1,6 @@
 """Sockets: one connection each, its login, the memory they share, and the listening sockets."""
 
+from kestrelpy.server.connections.channels import Trunk
 from kestrelpy.server.connections.connection import Connection
 from kestrelpy.server.connections.listeners import CannotListen, Listeners
 from kestrelpy.server.connections.logins import Logins
@@ -9,5 +10,5 @@ from kestrelpy.server.connections.sweep import BODY_MS, ConnectionSweep
 
 __all__ = [
     "BODY_MS", "CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners",
-    "Logins", "Revocable", "Revocation",
+    "Logins", "Revocable", "Revocation", "Trunk",
 ]  # fmt: skip

@@ -19,10 +19,14 @@ from secrets import token_hex
 from typing import Any, Final
 
 from kestrelpy.protocol import MEMCACHE, Wire, wire_named
+from kestrelpy.server.connections.channels import Trunk
 
 log = logging.getLogger("kestrelpy")
 
 HANDSHAKE_SECONDS: Final = 10.0
+# How long a router may take to read the last answers: one second.
+_LAST_LOOKS: Final = 100
+_LOOK_SECONDS: Final = 0.01
 # The loop removes no socket: before 3.13 none does.
 _STAYS: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
@@ -49,6 +53,7 @@ class Listeners:
         self._connect = connect
         self._backlog = backlog
         self._servers: list[asyncio.AbstractServer] = []
+        self._trunks: set[Trunk] = set()  # of the router, if this is a slice
         # The file of the one we listen on, and which file it is.
         self._socket: tuple[Path, tuple[int, int]] | None = None
         self.address: tuple[str, int] | None = None  # of the first memcache port
@@ -71,6 +76,18 @@ class Listeners:
         """Listen on the port for the text protocol, unless it is None; return a line for each
         address. Raise CannotListen."""
         return [] if port is None else await self._listen_tcp(wire_named("text"), host, port)
+
+    async def listen_channels(self, path: str) -> None:
+        """Listen on a Unix socket for the router of this slice, whose clients are channels of one
+        connection. Raise CannotListen."""
+        loop, make = asyncio.get_running_loop(), partial(self._connect, MEMCACHE)
+        try:
+            listener = await loop.create_unix_server(
+                lambda: Trunk(self._trunks.add, self._trunks.discard, make), path
+            )
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {path}: {_why(error)}") from error
+        self._servers.append(listener)
 
     async def take_over(self, handed: Sequence[tuple[str, socket.socket]]) -> list[str]:
         """Listen on sockets that were handed over, each with its name; return a line for each.
@@ -139,6 +156,15 @@ class Listeners:
         """Accept no more connections."""
         for listener in self._servers:
             listener.close()
+
+    async def end_channels(self) -> None:
+        """Let the last answers leave over the channels."""
+        for trunk in list(self._trunks):
+            trunk.close()
+        for _ in range(_LAST_LOOKS):
+            if not self._trunks:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def remove_socket(self) -> None:
         """Remove the Unix socket's file, unless another process has made one there since."""

@@ -23,7 +23,7 @@ from typing import Final
 
 from kestrelpy.config import FleetConfig
 from kestrelpy.server.mail import BEAT_SECONDS, Pulse
-from kestrelpy.server.supervisor import SLICE_HTTP
+from kestrelpy.server.supervisor import SLICE_CHANNELS, SLICE_HTTP
 
 log = logging.getLogger("kestrelpy.router")
 
@@ -56,6 +56,8 @@ class SliceProcess:
         self._fleet = fleet
         self.socket_path: Final = sockets / f"{number}"
         self.http_path: Final = sockets / f"{number}.http" if has_http else None
+        # A member of a fleet checks each write by itself: its answers do not wait for others.
+        self.channels_path: Final = None if is_in_fleet else sockets / f"{number}.channels"
         self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
         self.is_serving = False
@@ -133,6 +135,7 @@ class SliceProcess:
             "KESTRELPY_SERVER_TEXT_PORT": "off",
             "KESTRELPY_SERVER_HTTP_PORT": "off",
             SLICE_HTTP: "" if self.http_path is None else str(self.http_path),
+            SLICE_CHANNELS: "" if self.channels_path is None else str(self.channels_path),
             "NOTIFY_SOCKET": str(self._notes_path),
             "WATCHDOG_USEC": f"{2 * BEAT_SECONDS * 1e6:.0f}",  # a beat comes twice in this time
             PARENT: str(os.getpid()),

@@ -9,7 +9,8 @@ One rule: a slice that does not serve now is waited for, but not for ever.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +21,7 @@ from journal.files import Disk
 from kestrelpy.config import Config
 from kestrelpy.errors import SliceAway
 from kestrelpy.fleet import make_slice_folders
+from kestrelpy.server.connections import Trunk
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.slice_process import SliceProcess
@@ -44,6 +46,8 @@ class SliceSet:
         self._runs: set[asyncio.Task[None]] = set()
         self._why = ""  # it cannot start
         self.processes: dict[int, SliceProcess] = {}
+        self._trunks: dict[int, Trunk] = {}  # the connections that have the clients' channels
+        self._connecting: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def status(self) -> str:
@@ -83,28 +87,46 @@ class SliceSet:
     async def connect(self, number: int, make: Make) -> Member | None:
         """Connect to a slice, once it serves; return the member of a fleet that has it. Raise
         SliceAway."""
-        await self._connect(number, make, self.processes[number].socket_path)
+        await self._connect(number, partial(self._open, number, make))
         return None
+
+    async def _open(self, number: int, make: Make) -> None:
+        """Open a channel to a slice; raise OSError."""
+        async with self._connecting[number]:
+            trunk = self._trunks.get(number)
+            if trunk is None or not trunk.is_open:
+                trunk = Trunk(
+                    partial(self._trunks.__setitem__, number), partial(self._note_lost, number)
+                )
+                path = str(self.processes[number].channels_path)
+                await self._loop.create_unix_connection(lambda: trunk, path)
+        trunk.open(make)
+
+    def _note_lost(self, number: int, trunk: Trunk) -> None:
+        """Forget a connection to a slice."""
+        if self._trunks.get(number) is trunk:
+            del self._trunks[number]
 
     async def connect_http(self, number: int, make: Make) -> None:
         """Connect to a slice by HTTP, once it serves; raise SliceAway."""
         path = self.processes[number].http_path
         assert path is not None, "HTTP is on from the start"
-        await self._connect(number, make, path)
+        connect = self._loop.create_unix_connection
+        await self._connect(number, partial(connect, make, str(path)))
 
     def why_away(self, number: int) -> str | None:
         """Return why a slice does not serve now; None: it serves."""
         each = self.processes[number]
         return None if each.is_serving else each.status
 
-    async def _connect(self, number: int, make: Make, path: Path) -> None:
+    async def _connect(self, number: int, once: Callable[[], Awaitable[object]]) -> None:
         each, why = self.processes[number], ""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:
                     await self._until(lambda: each.is_serving)
                     try:
-                        await self._loop.create_unix_connection(make, str(path))
+                        await once()
                         return
                     except OSError as error:  # it ended just now, or too many connect at once
                         why = error.strerror or str(error)

@@ -18,6 +18,7 @@ from kestrelpy.server.daemon import StartError
 from kestrelpy.server.slices.connections import ClientConnection
 from kestrelpy.server.slices.router import SliceRouter
 from kestrelpy.server.slices.slice_process import SliceProcess
+from kestrelpy.server.slices.slice_set import SliceSet
 from tests.support.at_rest import left_over
 from tests.unit.config.files import load
 
@@ -47,9 +48,13 @@ class Running:
         self.router = SliceRouter(load(file), file, lambda: load(file), self.said.append)
 
     @property
-    def slices(self) -> dict[int, SliceProcess]:
+    def slice_set(self) -> SliceSet:
         assert self.router._slices is not None
-        return self.router._slices.processes
+        return self.router._slices
+
+    @property
+    def slices(self) -> dict[int, SliceProcess]:
+        return self.slice_set.processes
 
     async def client(self) -> Peer:
         port = int(self.said[0].rpartition(":")[2])
@@ -134,6 +139,8 @@ async def test_nothing_is_left_of_clients_that_are_gone(
     except TimeoutError:
         assert left_over(running.router) == []
     assert running.router.counts.connections == 0
+    trunks = running.slice_set._trunks.values()
+    await until(lambda: all(len(each._channels) <= 1 for each in trunks))  # that of the mail
 
 
 async def all_said(running: Running, request: bytes) -> bytes:

@@ -1,0 +1,356 @@
+"""Channels over one socket, with sockets of the test: each is to its protocol what a socket is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import cast
+
+import pytest
+
+from kestrelpy.server.connections.channels import WINDOW_BYTES, ClientChannel, Trunk
+
+HIGH = 1000
+SEEDS = range(40)
+
+
+class Socket:
+    """One end of the socket between two trunks: it has what was written until that is carried."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_extra_info(self, name: str, default: object) -> object:
+        return f"the {name}"
+
+
+class Talker(asyncio.Protocol):
+    """A protocol that notes what it hears."""
+
+    def __init__(self, stays: bool = True) -> None:
+        self.heard, self.stays = b"", stays
+        self.may_write = True
+        self.has_end = self.is_lost = False
+        self.channel: ClientChannel
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.channel = cast(ClientChannel, transport)
+        self.channel.set_write_buffer_limits(high=HIGH)
+
+    def data_received(self, data: bytes) -> None:
+        assert not (self.has_end or self.is_lost)
+        if data == b"a bug":
+            raise RuntimeError("a bug")
+        self.heard += data
+
+    def eof_received(self) -> bool:
+        self.has_end = True
+        return self.stays
+
+    def pause_writing(self) -> None:
+        assert self.may_write
+        self.may_write = False
+
+    def resume_writing(self) -> None:
+        assert not self.may_write
+        self.may_write = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        assert not self.is_lost
+        self.is_lost = True
+
+
+class Two:
+    """A router and a slice, and what is between them."""
+
+    def __init__(self) -> None:
+        self.clients: list[Talker] = []
+        self.servers: list[Talker] = []
+        self.lost: list[Trunk] = []
+        self.router = Trunk(lambda trunk: None, self.lost.append)
+        self.slice = Trunk(lambda trunk: None, self.lost.append, self._serve)
+        self.near, self.far = Socket(), Socket()
+        self.router.connection_made(cast(asyncio.Transport, self.near))
+        self.slice.connection_made(cast(asyncio.Transport, self.far))
+
+    def _serve(self) -> Talker:
+        self.servers.append(Talker())
+        return self.servers[-1]
+
+    def open(self) -> Talker:
+        made = Talker()
+        self.clients.append(made)
+        self.router.open(lambda: made)
+        return made
+
+    async def carry(self, cut: Callable[[bytes], list[bytes]] = lambda data: [data]) -> None:
+        """Carry what was written to the other side, until nothing is on its way."""
+        for _ in range(1000):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if not (self.near.writes or self.far.writes):
+                return
+            for socket, trunk in ((self.near, self.slice), (self.far, self.router)):
+                writes, socket.writes = socket.writes, []
+                for piece in cut(b"".join(writes)) if writes else []:
+                    trunk.data_received(piece)
+        raise AssertionError("it does not come to rest")
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.router._channels or self.slice._channels)
+
+
+@pytest.fixture
+async def two() -> Two:
+    return Two()
+
+
+async def test_what_is_written_on_all_channels_in_one_turn_leaves_in_one_write(two: Two) -> None:
+    for number in range(3):
+        two.open().channel.write(b"request %d" % number)
+    await asyncio.sleep(0)
+    assert len(two.near.writes) == 1
+    await two.carry()
+    assert [each.heard for each in two.servers] == [b"request 0", b"request 1", b"request 2"]
+    for each in two.servers:
+        each.channel.write(b"answer to " + each.heard)
+    await asyncio.sleep(0)
+    assert len(two.far.writes) == 1
+    await two.carry()
+    assert [each.heard for each in two.clients] == [
+        b"answer to request 0", b"answer to request 1", b"answer to request 2"
+    ]  # fmt: skip
+
+
+async def test_frames_may_come_in_pieces_of_any_size(two: Two) -> None:
+    for number in range(3):
+        two.open().channel.write(b"%d" % number * (number + 1))
+    await two.carry(lambda data: [data[at : at + 1] for at in range(len(data))])
+    assert [each.heard for each in two.servers] == [b"0", b"11", b"222"]
+
+
+async def test_a_protocol_that_does_not_read_stops_its_own_channel_alone(two: Two) -> None:
+    slow, other = two.open(), two.open()
+    await two.carry()
+    two.servers[0].channel.pause_reading()
+    sent = b"".join(b"%07d\n" % number for number in range(WINDOW_BYTES // 4))
+    slow.channel.write(sent)
+    assert not slow.may_write
+    assert slow.channel.get_write_buffer_size() == len(sent) - WINDOW_BYTES
+    other.channel.write(b"hello")
+    await two.carry()
+    assert two.servers[1].heard == b"hello"
+    assert two.servers[0].heard == b""
+    two.servers[0].channel.resume_reading()
+    await two.carry()
+    assert two.servers[0].heard == sent
+    assert slow.may_write
+
+
+async def test_a_channel_that_closes_sends_what_waits_and_then_is_over(two: Two) -> None:
+    client = two.open()
+    await two.carry()
+    two.servers[0].channel.pause_reading()
+    sent = b"x" * (2 * WINDOW_BYTES + 1)
+    client.channel.write(sent)
+    client.channel.close()
+    client.channel.write(b"too late")
+    await two.carry()
+    assert not client.is_lost
+    two.servers[0].channel.resume_reading()
+    await two.carry()
+    assert two.servers[0].heard == sent
+    assert client.is_lost and two.servers[0].is_lost
+    assert two.is_empty
+
+
+async def test_a_channel_that_is_aborted_drops_what_waits(two: Two) -> None:
+    client = two.open()
+    client.channel.write(b"x" * (2 * WINDOW_BYTES))
+    client.channel.close()
+    client.channel.abort()
+    await two.carry()
+    assert two.servers[0].heard == b"x" * WINDOW_BYTES
+    assert client.is_lost and two.servers[0].is_lost
+    assert two.is_empty
+
+
+async def test_the_end_of_the_input_comes_after_it_and_answers_still_leave(two: Two) -> None:
+    client = two.open()
+    client.channel.write(b"x" * (WINDOW_BYTES + 1))
+    client.channel.write_eof()
+    assert client.channel.can_write_eof()
+    await two.carry()
+    server = two.servers[0]
+    assert len(server.heard) == WINDOW_BYTES + 1
+    assert server.has_end and not server.is_lost
+    server.channel.write(b"answer")
+    server.channel.close()
+    await two.carry()
+    assert client.heard == b"answer"
+    assert client.is_lost and server.is_lost
+    assert two.is_empty
+
+
+async def test_a_protocol_that_does_not_stay_after_the_end_of_the_input_closes(two: Two) -> None:
+    client = two.open()
+    await two.carry()
+    client.stays = False
+    two.servers[0].channel.write_eof()
+    await two.carry()
+    assert client.has_end and client.is_lost and two.servers[0].is_lost
+    assert two.is_empty
+
+
+async def test_a_socket_that_takes_nothing_stops_all_channels_and_then_they_go_on(
+    two: Two,
+) -> None:
+    first, second = two.open(), two.open()
+    await two.carry()
+    two.router.pause_writing()
+    first.channel.write(b"x" * (HIGH + 1))
+    second.channel.write(b"y")
+    await asyncio.sleep(0)
+    assert two.near.writes == []
+    assert not first.may_write and second.may_write
+    two.router.resume_writing()
+    await two.carry()
+    assert first.may_write
+    assert [each.heard for each in two.servers] == [b"x" * (HIGH + 1), b"y"]
+
+
+async def test_all_protocols_hear_that_the_socket_is_lost(two: Two) -> None:
+    clients = [two.open(), two.open()]
+    await two.carry()
+    assert two.router.is_open
+    two.router.connection_lost(None)
+    two.slice.connection_lost(None)
+    assert all(each.is_lost for each in (*clients, *two.servers))
+    assert two.is_empty
+    assert two.lost == [two.router, two.slice]
+    assert not two.router.is_open
+    clients[0].channel.write(b"nobody hears this")
+    await two.carry()
+
+
+async def test_an_answer_that_came_before_the_loss_is_read_when_its_protocol_reads_on(
+    two: Two,
+) -> None:
+    client = two.open()
+    await two.carry()
+    client.channel.pause_reading()
+    two.servers[0].channel.write(b"answer")
+    await two.carry()
+    two.router.connection_lost(None)
+    assert not client.is_lost
+    client.channel.resume_reading()
+    await two.carry()
+    assert client.heard == b"answer"
+    assert client.is_lost
+
+
+async def test_a_bug_in_one_protocol_ends_its_channel_alone(
+    two: Two, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = two.open(), two.open()
+    first.channel.write(b"a bug")
+    second.channel.write(b"hello")
+    await two.carry()
+    assert two.servers[1].heard == b"hello"
+    assert first.is_lost and two.servers[0].is_lost
+    assert not second.is_lost
+    assert "a channel of the router" in caplog.text
+
+
+async def test_a_channel_that_is_over_hears_nothing_more(two: Two) -> None:
+    client = two.open()
+    await two.carry()
+    two.servers[0].channel.write(b"on its way")
+    client.channel.close()
+    await two.carry()
+    assert client.heard == b""
+    assert client.is_lost and two.servers[0].is_lost
+
+
+async def test_a_number_that_is_still_used_is_not_given_again(two: Two) -> None:
+    two.open()
+    two.router._last = 0
+    two.open()
+    assert len(two.router._channels) == 2
+
+
+async def test_a_channel_says_of_itself_what_its_socket_says(two: Two) -> None:
+    channel = two.open().channel
+    assert channel.get_extra_info("socket") == "the socket"
+    two.router.connection_lost(None)
+    assert channel.get_extra_info("socket", "none") == "none"
+
+
+async def test_a_trunk_that_closes_sends_what_was_written(two: Two) -> None:
+    two.open().channel.write(b"last")
+    two.router.close()
+    assert two.near.is_closed and not two.router.is_open
+    await two.carry()
+    assert two.servers[0].heard == b"last"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_every_byte_comes_once_and_in_order_whatever_stops_on_the_way(seed: int) -> None:
+    random, two = Random(seed), Two()
+    pairs = []
+    for _ in range(3):
+        client = two.open()
+        await two.carry()
+        pairs += [(client, two.servers[-1]), (two.servers[-1], client)]
+    sent = [b""] * len(pairs)
+
+    def cut(data: bytes) -> list[bytes]:
+        pieces = []
+        while data:
+            size = random.choice([1, 7, 100, 5000, len(data)])
+            pieces.append(data[:size])
+            data = data[size:]
+        return pieces
+
+    for _ in range(60):
+        at = random.randrange(len(pairs))
+        source, target = pairs[at]
+        step = random.randrange(6)
+        if step < 3 and source.may_write:
+            more = random.randbytes(random.choice([1, 30, 3000, WINDOW_BYTES // 2, WINDOW_BYTES]))
+            source.channel.write(more)
+            sent[at] += more
+        elif step == 3:
+            target.channel.pause_reading()
+        elif step == 4:
+            target.channel.resume_reading()
+        else:
+            trunk = random.choice([two.router, two.slice])
+            (trunk.resume_writing if trunk.is_full else trunk.pause_writing)()
+        if random.random() < 0.5:
+            await two.carry(cut)
+        assert sent[at].startswith(target.heard)
+    for trunk in (two.router, two.slice):
+        trunk.resume_writing()
+    for _, target in pairs:
+        target.channel.resume_reading()
+    await two.carry(cut)
+    for had, (source, target) in zip(sent, pairs, strict=True):
+        assert target.heard == had
+        assert source.may_write and not source.channel.get_write_buffer_size()
+    for client in two.clients:
+        client.channel.close()
+    await two.carry(cut)
+    assert two.is_empty
