@@ -27,6 +27,8 @@ SECRET: Final = "a-secret-of-members"
 class Fleet:
     """Members on one PostgreSQL, each with an address of its own."""
 
+    slices = SLICES
+
     def __init__(self, folder: Path, server: PostgresServer, more: str = "") -> None:
         self.folder, self.address, self.more = folder, server.address, more
         self.engine = PostgresEngine(server.address, is_single=True)
@@ -61,7 +63,7 @@ class Fleet:
         owners = self.owners()
         names = [name for name, each in self.members.items() if is_running(each.pid)]
         counts = [list(owners.values()).count(each) for each in names]
-        return sum(counts) == len(owners) == SLICES and max(counts) - min(counts) <= 1
+        return sum(counts) == len(owners) == self.slices and max(counts) - min(counts) <= 1
 
     def wait_for_shares(self) -> None:
         """Wait until the members that run own all slices, in even shares."""

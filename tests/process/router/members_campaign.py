@@ -14,7 +14,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -40,11 +40,11 @@ ASLEEP_SECONDS: Final = (0.5, 8.0)
 
 
 class Campaign:
-    """Three members under load."""
+    """Members under load."""
 
-    def __init__(self, fleet: Fleet, seed: int) -> None:
-        self.fleet = fleet
-        for name in MEMBERS:
+    def __init__(self, fleet: Fleet, seed: int, names: Sequence[str] = MEMBERS) -> None:
+        self.fleet, self.names = fleet, names
+        for name in names:
             fleet.member(name)
         self.child = FleetBooks(fleet)
         self.books = FleetBooks(fleet, self.child)
@@ -105,7 +105,7 @@ class Campaign:
 
     def kill(self, chance: random.Random) -> None:
         """Kill a member with its slices, and start it again when the others have them."""
-        name = chance.choice(MEMBERS)
+        name = chance.choice(self.names)
         member = self.fleet.members[name]
         self._note_change()
         self.fleet.send(member, signal.SIGKILL)
@@ -117,7 +117,7 @@ class Campaign:
 
     def sleep(self, chance: random.Random) -> None:
         """Stop a member with its slices, and wake it."""
-        member = self.fleet.members[chance.choice(MEMBERS)]
+        member = self.fleet.members[chance.choice(self.names)]
         self._note_change()
         self.fleet.send(member, signal.SIGSTOP)
         time.sleep(chance.uniform(*ASLEEP_SECONDS))
@@ -127,7 +127,7 @@ class Campaign:
 
     def drain(self, chance: random.Random) -> None:
         """Let the others take the slices of a member, and then let it have some again."""
-        name = chance.choice(MEMBERS)
+        name = chance.choice(self.names)
         drain(self.fleet.address, name, True)
         self.until(lambda: name not in self.fleet.owners().values(), "a drain")
         drain(self.fleet.address, name, False)
@@ -173,7 +173,7 @@ class Campaign:
         """Give every lease by token back, and fetch all until nothing is left."""
         found = []
         deadline = time.monotonic() + SECONDS
-        member = self.fleet.members[MEMBERS[0]]
+        member = self.fleet.members[self.names[0]]
         with Raw((member.host, member.port)) as raw:
             while True:
                 for name, token in raw.stats(f"stats {queue}/open".encode()).items():
@@ -199,14 +199,19 @@ class Campaign:
         )
 
 
-def run(fleet: Fleet, kinds: Iterable[str], seeds: Iterable[int]) -> Campaign:
+def run(fleet: Fleet, kinds: Iterable[str], seeds: Iterable[int]) -> None:
     """Do the rounds of these seeds, of each kind in turn, and compare at the end."""
-    rounds, began = iter(seeds), time.monotonic()
+    rounds = iter(seeds)
     first = next(rounds)
-    campaign = Campaign(fleet, first)
+    run_all(Campaign(fleet, first), kinds, chain((first,), rounds))
+
+
+def run_all(campaign: Campaign, kinds: Iterable[str], seeds: Iterable[int]) -> None:
+    """Do the rounds of a campaign that is not started."""
+    began = time.monotonic()
     try:
         campaign.start()
-        for seed in chain((first,), rounds):
+        for seed in seeds:
             chance = random.Random(seed)
             for kind in kinds:
                 getattr(campaign, kind)(chance)
@@ -215,4 +220,3 @@ def run(fleet: Fleet, kinds: Iterable[str], seeds: Iterable[int]) -> Campaign:
     finally:
         campaign.close()
     print(f"{time.monotonic() - began:.1f} s: {campaign.report()}")
-    return campaign
