@@ -20,7 +20,6 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.operations.receiving": _SLICES,
     "kestrelpy.protocol.mail": "tests/unit/protocol/test_letters.py: what a letter carries",
     "kestrelpy.protocol.routing.mail": _SLICES,
-    "kestrelpy.server.mail.couriers": _SLICES,
     "journal.engine.facts": "tests/unit/cli/test_fleet.py: as an operator sees them",
     "journal.engine.object_store.bucket": f"{_OBJECTS}: as the bucket in memory has it",
     "journal.engine.object_store.made_store": f"{_OBJECTS}: each test begins with it",

@@ -65,6 +65,9 @@ async def test_ids_and_filters_choose_what_goes_where(tmp_path: Path) -> None:
         ("redrive", {}), ("redrive", {"ids": [1], "all": True}), ("purge", {"ids": "all"}),
         ("move", {"all": True}), ("move", {"all": True, "target": "jobs"}),
         ("move", {"target": "x"}), ("move", {"target": "x", "ids": [1]}),
+        ("move", {"target": "x", "ids": [1], "all": True}),
+        ("move", {"target": "x", "filter": {"reason": "a"}, "all": True}),
+        ("move", {"target": "x", "count": 1, "all": True}),
         ("move", {"target": "x", "count": 1, "state": "dead"}),
         ("move", {"target": "x y", "all": True}), ("move", {"target": "x+y", "all": True}),
     ],
@@ -150,3 +153,57 @@ async def test_a_queue_that_is_deleted_after_a_batch_ends_the_job() -> None:
     with pytest.raises(HttpError, match="the queue was deleted meanwhile"):
         await moving._next(job, chosen, 1)
     assert (job.done, done) == (1, [])
+
+
+def job_of(**parts: Any) -> Any:
+    """A job of this test alone."""
+
+    async def run(steps: object) -> None:
+        pass
+
+    made: Any = SimpleNamespace(
+        done=0, is_stopping=False, transfer=None, check=lambda: None,
+        call=SimpleNamespace(run=run, broker=None, host=None, **parts),
+    )  # fmt: skip
+    return made
+
+
+async def test_a_move_ends_where_others_took_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = ServerHarness()
+    stage.store(b"1")
+    chosen = moving.Chosen(stage.queue("jobs"), models.Selection(all=True), 1000)
+    asked = list[int]()
+
+    class Moved:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def source(self, *_: object, **__: object) -> None:
+            pass
+
+        def move(self, queue: object, target: bytes, most: int, call: object) -> int:
+            asked.append(most)
+            assert len(asked) < 9
+            return most if len(asked) == 1 else 1
+
+    async def moved(job: object, count: int) -> int:
+        return count
+
+    monkeypatch.setattr(moving, "Moving", Moved)
+    monkeypatch.setattr(moving, "_moved", moved)
+    job = job_of()
+    await moving._move_ready(chosen, b"other")(job)
+    assert len(asked) == 2
+    assert job.done == asked[0] + 1
+
+
+async def test_a_job_that_is_told_to_stop_during_a_transfer_counts_what_has_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def until_over(request: object) -> None:
+        job.is_stopping = True
+
+    job = job_of(until_over=until_over)
+    request: Any = SimpleNamespace(moved=3)
+    assert await moving._moved(job, request) == 3
+    assert job.transfer is None
