@@ -17,7 +17,7 @@
 
 A wait is an `await`, a `yield`, or the begin of an asynchronous loop or block.
 
-One rule: a mistake is told from the syntax tree alone, so that the list has no favourites.
+One rule: a mistake is told from the syntax trees alone, so that the list has no favourites.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import chain, pairwise, zip_longest
 from typing import Final
 
 from tests.faults.mutation import Mutation, rank
+from tests.faults.runs import ROOT
 
 _Edit = tuple[int, int, str]  # from, to, the new text
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -145,7 +147,11 @@ def stale_reads(source: Source) -> Iterator[_Found]:
             if not isinstance(node, ast.If | ast.While | ast.IfExp):
                 continue
             for read in _chains(node.test):
-                if _root(read) in names and source.code(read) not in set_once:
+                if (
+                    _root(read) in names
+                    and source.code(read) not in set_once
+                    and not set(_attributes(read)) <= never_changed()
+                ):
                     early = f"_early = {source.code(read)}\n{' ' * first.col_offset}"
                     yield read, [(begin, begin, early), source.replaced(read, "_early")]
 
@@ -160,6 +166,40 @@ def _set_once(source: Source) -> set[str]:
             if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
                 found.add(node.attr)
     return {f"self.{name}" for name in made - changed if name.startswith("_")}
+
+
+def _attributes(node: ast.expr) -> Iterator[str]:
+    """Yield the names of `a.b.c` behind its first."""
+    while isinstance(node, ast.Attribute):
+        yield node.attr
+        node = node.value
+
+
+@cache
+def never_changed() -> frozenset[str]:
+    """Return the attributes that an object of the house gets as it is made, of whatever class, and
+    that no line sets later: to read them early is no mistake."""
+    made, changed = set[str](), set[str]()
+    for room in ("journal", "kestrelpy"):
+        for path in (ROOT / room).rglob("*.py"):
+            _look_at_attributes(ast.parse(path.read_text()), made, changed)
+    return frozenset(made - changed)
+
+
+def _look_at_attributes(tree: ast.Module, made: set[str], changed: set[str]) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for each in node.body:
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                    made.add(each.target.id)
+                elif isinstance(each, _Function):
+                    changed.add(each.name)  # a property says what is true now
+        elif isinstance(node, _Function):
+            found = made if node.name == "__init__" else changed
+            found |= {
+                each.attr for each in own_nodes(node)
+                if isinstance(each, ast.Attribute) and not isinstance(each.ctx, ast.Load)
+            }  # fmt: skip
 
 
 def _chains(node: ast.AST) -> Iterator[ast.Attribute]:

@@ -139,6 +139,21 @@ def test_no_stale_read_is_made_of_what_only_the_begin_sets(attribute: str, chang
     assert len(made("stale read", ROOM.format(attribute=attribute))) == changes
 
 
+@pytest.mark.parametrize(
+    ("read", "changes"),
+    [
+        ("command.noreply", 0), ("command.noreply.noreply", 0),  # set as they are made
+        ("command.is_over", 1), ("command.noreply.is_over", 1),  # of some classes set later
+        ("command.readable", 1),  # a property
+    ],
+)
+def test_no_stale_read_is_made_of_what_no_line_of_the_house_sets_later(
+    read: str, changes: int
+) -> None:
+    text = f"def f(command):\n    yield\n    if {read}:\n        g()\n"
+    assert len(made("stale read", text)) == changes
+
+
 def test_columns_are_those_of_characters() -> None:
     text = "def f(a, b):\n    return 'ä', a or b\n"
     assert made("one variant", text)[0] == ("return 'ä', a or b", "return 'ä', ((b))")
