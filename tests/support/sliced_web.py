@@ -65,7 +65,7 @@ class SlicedWeb:
     """The router's part that HTTP needs, and its client."""
 
     def __init__(self, folder: Path, config: str) -> None:
-        config_file = folder / "kestrelpy.toml"
+        self.config_file = config_file = folder / "kestrelpy.toml"
         config_file.write_text(config)
         self.config = load_config(config_file, environ={}, overrides={})
         self.placement = Placement(SLICES)
@@ -73,7 +73,7 @@ class SlicedWeb:
         self.side = HttpSide(lambda: 10_000, lambda: 256 << 20, lambda: 1)
         self.connects: list[int] = []  # the slices, in the order of the connections to them
         self.ended = ""
-        self.reloads = 0
+        self.reloads, self.refusal = 0, ""  # of the configuration, by the router
         self.memcache_connections, self.connections_total = 0, 0
         self.listening: Listening | None = None
 
@@ -108,6 +108,9 @@ class SlicedWeb:
     @property
     def http_connections(self) -> int:
         return self.side.connections
+
+    async def why_not_reloaded(self) -> str:
+        return self.refusal
 
     def reload_beside(self) -> None:
         self.reloads += 1

@@ -113,8 +113,14 @@ async def patch_mode(call: Call, mode: models.Mode) -> Response:
 
 
 @router.post("/reload", summary="Read the configuration again", model=models.Count)
-async def post_reload(call: Call) -> Response:
-    """Put the configuration in force, all of it or nothing; 503 says what is wrong with it."""
+async def post_reload(
+    request: Request, call: Call, dry_run: DryRun = "false", said: models.DryRunBody | None = None
+) -> Response:
+    """Put the configuration in force, all of it or nothing; 503 says what is wrong with it. A dry
+    run only checks it."""
+    if is_dry_run(request, dry_run, said):
+        await call.until(Rests(call.host.check_reload(), 1))
+        return counted(1, True)
     await call.until(Rests(call.host.reload(call.who), 1))
     line(call, "reload configuration", 1)
     return answer({"count": 1})

@@ -334,10 +334,25 @@ class _Request:
         await self._say(answers[0]._replace(body=body))
 
     async def _reload(self) -> None:
-        answers = await self._ask_all(await self._body())
-        if any(each.status == 200 for each in answers):
+        """Let every slice read the configuration again, or none; the router does so after them."""
+        body = await self._body()
+        query, trial, is_trial = ordered.trial_of(self._asked.query, body)
+        target = self._asked.with_query(**query) if query else self._asked.target
+        checked = merging.merged(merging.first, self._asked, await ordered.all_of(
+            self._whole(each, target, trial) for each in self._numbers
+        ))  # fmt: skip
+        if checked.status == 200 and (why := await self._slices.why_not_reloaded()):
+            checked = merging.refusal(503, why)
+        if checked.status != 200 or is_trial:
+            await self._say(checked)
+            return
+        done = merging.merged(merging.first, self._asked, await self._ask_all(body))
+        if done.status == 200:
             self._slices.reload_beside()
-        await self._merge(merging.first, answers)
+        else:  # the file has changed since, or a queue
+            why = f"not reloaded in every slice: {merging.why_refused(done)}"
+            done = merging.refusal(done.status, why)
+        await self._say(done)
 
     # -- the page ---------------------------------------------------------------------------
 
@@ -388,7 +403,7 @@ class _Request:
     async def _drain(self) -> None:
         """End the router, if a slice would let this client drain it."""
         body = await self._body()
-        query, trial, is_trial = ordered.drain_of(self._asked.query, body)
+        query, trial, is_trial = ordered.trial_of(self._asked.query, body)
         target = self._asked.with_query(**query) if query else self._asked.target
         answer = await self._whole(self._any, target, trial)
         if answer.status == 200 and not is_trial:

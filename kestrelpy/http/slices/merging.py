@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kestrelpy.http.answers import JSON
+from kestrelpy.http.answers import JSON, error_body, without_paths
 from kestrelpy.http.slices.asked import Asked, SliceAnswer
 from kestrelpy.operations import HEALTH_STATES
 from kestrelpy.protocol import merged_word
@@ -33,6 +33,17 @@ _JOBS_MAX: Final = 100
 def in_json(status: int, members: Members) -> SliceAnswer:
     """Return an answer with these members."""
     return SliceAnswer(status, [(b"content-type", JSON.encode())], _encode(members))
+
+
+def refusal(status: int, why: str) -> SliceAnswer:
+    """Return the answer to a request that is refused here."""
+    headers = [(b"content-type", JSON.encode())]
+    return SliceAnswer(status, headers, error_body(status, without_paths(why)))
+
+
+def why_refused(said: SliceAnswer) -> str:
+    """Return the reason in the refusal of a slice."""
+    return str(read(said).get("description", ""))
 
 
 def merged(merge: Merge, asked: Asked, answers: list[SliceAnswer]) -> SliceAnswer:

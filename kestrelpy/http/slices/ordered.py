@@ -61,9 +61,9 @@ def renumbered(
     return in_json(said.status, members)._replace(headers=headers)
 
 
-def drain_of(query: dict[str, str], body: bytes) -> tuple[dict[str, str], bytes, bool]:
-    """Return how a slice is asked whether this client may drain it: what differs in the query, the
-    body, and whether the client itself wants no more than that."""
+def trial_of(query: dict[str, str], body: bytes) -> tuple[dict[str, str], bytes, bool]:
+    """Return how a slice is asked whether it would do this for the client: what differs in the
+    query, the body, and whether the client itself wants no more than that."""
     try:
         said = msgspec.json.decode(body) if body.strip() else {}
     except (msgspec.DecodeError, UnicodeDecodeError):  # the slice refuses it

@@ -51,6 +51,9 @@ class SlicesPort(Protocol):
     def http_connections(self) -> int:
         """The number of connections of this wire."""
 
+    async def why_not_reloaded(self) -> str:
+        """Return why the router would refuse the configuration now; "": it would take it."""
+
     def reload_beside(self) -> None:
         """Read the configuration again, as each slice does now."""
 

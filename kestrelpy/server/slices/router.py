@@ -348,13 +348,17 @@ class SliceRouter:
         self.start_task(self._check_reload(done))
 
     async def _check_reload(self, done: Callable[[bytes], None]) -> None:
+        why = await self.why_not_reloaded()
+        done(ServerError(why).line() + b"\r\n" if why else b"")
+
+    async def why_not_reloaded(self) -> str:
+        """Return why the router would refuse the configuration now; "": it would take it."""
         async with self._reloading:
             try:
                 await self._checked()
             except (ConfigError, Unservable) as error:
-                done(ServerError(_not_reloaded(error)).line() + b"\r\n")
-            else:
-                done(b"")
+                return _not_reloaded(error)
+        return ""
 
     async def _checked(self) -> tuple[Config, TlsFiles | None]:
         """Return the configuration that a reload takes now, and the files of TLS; raise

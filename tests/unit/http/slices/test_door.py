@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sliced_web import SlicedWeb, sliced_web
+from tests.support.sliced_web import SLICES, SlicedWeb, SliceHere, sliced_web
 
 QUEUES = ("a", "c", "g")  # one in each slice
 
@@ -196,6 +196,45 @@ async def test_a_connection_is_closed_by_the_number_of_the_list(web: SlicedWeb) 
     for client in clients.values():
         while await client.line():
             pass
+
+
+async def test_a_reload_that_one_slice_or_the_router_refuses_reaches_none(
+    web: SlicedWeb,
+) -> None:
+    config = web.config_file.read_text()
+    web.config_file.write_text(config + "[queue_defaults]\nmax_items = 7\n")
+    web.refusal = "configuration not reloaded: the router has a reason"
+    said = await web.client.post("/admin/reload")
+    assert (said.status_code, said.json()["description"]) == (503, web.refusal)
+    assert [max_items(each) for each in web.slices.values()] == [None] * SLICES
+
+    web.refusal, last = "", web.slices[SLICES]
+    queue = next(name for name in map(str, range(99)) if web.of(name) is last)
+    assert (await web.client.post(f"/queues/{queue}/items", content=b"1")).status_code == 201
+    web.config_file.write_text(
+        config + "[queue_defaults]\nmax_items = 7\n"
+        f'[queues.{queue}]\nkey_format = "json"\nkey = ["account"]\n'
+    )
+    for path in ("/admin/reload?dry_run", "/admin/reload"):
+        said = await web.client.post(path)
+        assert said.status_code == 503
+        assert f"queue {queue}: key settings cannot change" in said.json()["description"]
+    assert [max_items(each) for each in web.slices.values()] == [None] * SLICES
+
+    web.config_file.write_text(config + "[queue_defaults]\nmax_items = 7\n")
+    said = await web.client.post("/admin/reload?dry_run")
+    assert said.json() == {"count": 1, "is_dry_run": True}
+    assert [max_items(each) for each in web.slices.values()] == [None] * SLICES
+    assert web.reloads == 0
+    assert (await web.client.post("/admin/reload")).json() == {"count": 1}
+    assert [max_items(each) for each in web.slices.values()] == [7] * SLICES
+    assert web.reloads == 1
+
+
+def max_items(each: SliceHere) -> int | None:
+    """The setting of the queue `jobs` in this slice."""
+    assert each.daemon is not None
+    return each.daemon.policies.of(b"jobs", b"").max_items
 
 
 async def test_reload_and_mode_reach_every_slice(web: SlicedWeb) -> None:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from kestrelpy.http.slices.asked import SliceAnswer
-from kestrelpy.http.slices.ordered import all_of, drain_of, each_of, renumbered
+from kestrelpy.http.slices.ordered import all_of, each_of, renumbered, trial_of
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from kestrelpy.http.slices.ordered import all_of, drain_of, each_of, renumbered
 def test_no_slice_is_asked_to_drain(
     query: dict[str, str], body: bytes, changed: dict[str, str], is_trial: bool
 ) -> None:
-    found, sent, trial = drain_of(query, body)
+    found, sent, trial = trial_of(query, body)
     assert (found, trial) == (changed, is_trial)
     assert sent in (body, b"")
 
