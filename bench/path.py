@@ -1,4 +1,5 @@
-"""`python -m bench path`: the daemon's user instructions for one durable set and one reliable take.
+"""`python -m bench path`: the user instructions of a daemon for one durable set and one reliable
+take, and those of a router and its slice for a set.
 
     the kernel counts, or valgrind ──▶ N rounds, 3 N rounds ──▶ the difference, over the requests
 
@@ -90,12 +91,14 @@ class Load:
         return (at[2] - 2 * at[1] + at[0]) / (2 * ROUNDS * self._requests)
 
     def costs(self) -> dict[str, float]:
-        """Return the instructions of a set and of a take."""
+        """Return the instructions of a set, of a take, and of a set through a router."""
         self.run("set", ROUNDS)
         stored = self.cost("set")
         self.run("open", 1)
         self.run("take", ROUNDS // 2)
-        return {"set": stored, "take": self.cost("take")}
+        taken = self.cost("take")
+        self.run("routed", ROUNDS)
+        return {"set": stored, "take": taken, "routed set": self.cost("routed")}
 
     def _wait(self) -> int:
         assert self.process.stdout is not None
@@ -127,7 +130,7 @@ class ValgrindLoad(Load):
 
 
 def costs(python: str, place: Path, depth: int = 1) -> dict[str, float]:
-    """Return the user instructions of a set and of a take; raise ServerFailed."""
+    """Return the user instructions of each kind of request; raise ServerFailed."""
     load = Load(python, place, depth)
     if load.count() < 0:
         load.close()
@@ -147,7 +150,7 @@ def main(words: Sequence[str]) -> int:
     place = Path(tempfile.mkdtemp(prefix="path-", dir=wanted.dir)).resolve()
     try:
         for name, instructions in costs(wanted.python, place, wanted.depth).items():
-            print(f"a {name:4} takes {instructions:8,.0f} user instructions")
+            print(f"a {name:10} takes {instructions:8,.0f} user instructions")
         if wanted.keep is not None:
             wanted.keep.mkdir(parents=True, exist_ok=True)
             for profile in place.glob("callgrind.out.*"):

@@ -15,21 +15,28 @@ import asyncio
 import ctypes
 import os
 import platform
+import socket
 import struct
 import sys
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import uvloop
 
 from kestrelpy.config import load_config
+from kestrelpy.placement import Placement
+from kestrelpy.protocol import Lines, RouterCounts
 from kestrelpy.server import Daemon
-from kestrelpy.server.connections import Connection
+from kestrelpy.server.connections import Connection, Trunk
 from kestrelpy.server.shares import Shares
+from kestrelpy.server.slices.connections import ClientConnection, RouterPort
 
 CONNECTIONS = 50
 BODY = b"x" * 100
 REQUESTS = {
+    "routed": b"set path 0 0 100\r\n%b\r\n" % BODY,
     "set": b"set path 0 0 100\r\n%b\r\n" % BODY,
     "open": b"get path/open\r\n",
     "take": b"get path/close/open\r\n",  # it confirms the item before
@@ -59,6 +66,53 @@ class Far:
 
     def set_write_buffer_limits(self, high: int) -> None: ...
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Between:
+    """One end of the socket between the router and its slice."""
+
+    def __init__(self, trunk: Trunk, unix: socket.socket) -> None:
+        self.trunk, self.unix = trunk, unix
+
+    def write(self, data: bytes) -> None:
+        asyncio.get_running_loop().call_soon(self.trunk.data_received, data)
+
+    def get_extra_info(self, name: str, default: object) -> object:
+        return self.unix if name == "socket" else default
+
+
+class Router:
+    """As much of a router as a set needs: its slice is this daemon."""
+
+    version = "0.0.0"
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.placement, self.counts, self.logins = Placement(1), RouterCounts(), daemon.logins
+        self.lines: Lines = {}
+        self.near = Trunk(nothing, nothing)
+        far = Trunk(nothing, nothing, partial(Connection, daemon))
+        unix, _ = socket.socketpair()
+        self.near.connection_made(cast(asyncio.Transport, Between(far, unix)))
+        far.connection_made(cast(asyncio.Transport, Between(self.near, unix)))
+
+    def limit_of(self, name: bytes) -> int:
+        return len(BODY)
+
+    def admit(self, connection: object) -> bool:
+        return True
+
+    async def connect(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        self.near.open(make)
+
+    def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work)
+
+
+def nothing(trunk: Trunk) -> None: ...
+
 
 def still() -> float:
     """The clock of the shares."""
@@ -66,12 +120,12 @@ def still() -> float:
 
 
 async def rounds(
-    connections: list[Connection], far: Far, name: str, depth: int, many: int
+    connections: Sequence[asyncio.Protocol], far: Far, name: str, depth: int, many: int
 ) -> None:
     """Send a request `depth` times on each connection and wait for the replies, `many`
     times."""
     request = REQUESTS[name] * depth
-    far.word = b"STORED" if name == "set" else b"VALUE"
+    far.word = b"STORED" if name in ("set", "routed") else b"VALUE"
     for _ in range(many):
         far.left = len(connections) * depth
         far.has_all.clear()
@@ -112,10 +166,16 @@ async def main(folder: Path, depth: int) -> None:
     connections = [Connection(daemon) for _ in range(CONNECTIONS)]
     for connection in connections:
         connection.connection_made(cast(asyncio.Transport, far))
+    daemon.is_slice = True  # of what comes through the router
+    router = cast(RouterPort, Router(daemon))
+    clients = [ClientConnection(router) for _ in range(CONNECTIONS)]
+    for client in clients:
+        client.connection_made(cast(asyncio.Transport, far))
     print("done", instructions(counter), flush=True)
     for line in sys.stdin:  # nothing else happens meanwhile
         name, many = line.split()
-        await rounds(connections, far, name, 1 if name == "open" else depth, int(many))
+        asked = clients if name == "routed" else connections
+        await rounds(asked, far, name, 1 if name == "open" else depth, int(many))
         print("done", instructions(counter), flush=True)
 
 
