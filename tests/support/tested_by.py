@@ -89,8 +89,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/fleet/test_doors.py: through each command that takes a data directory",
     "journal.engine.one_moment":
         "tests/process/fleet/test_doors.py: through each command that takes a data directory",
-    "kestrelpy.spark.live.owners":
-        "tests/process/router/test_spark.py: real members on a real engine, killed",
     "kestrelpy.cli.queues.commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.client.connection": f"{_CLIENT}: a worker is tested with its connection",

@@ -31,14 +31,20 @@ class FleetMembers:
 
 
 _known: dict[str, FleetMembers] = {}  # by engine, of this process
+_stale: set[str] = set()  # a connection has failed since
 
 
 def members_of(fleet: FleetAddress) -> FleetMembers:
     """Return what the engine has said; ask it if need be. Raises OSError, KestrelError."""
-    found = _known.get(fleet.engine)
-    if found is None:
-        found = _known[fleet.engine] = _look(fleet.engine)
-    return found
+    if fleet.engine not in _known or fleet.engine in _stale:
+        _known[fleet.engine] = _look(fleet.engine)
+        _stale.discard(fleet.engine)
+    return _known[fleet.engine]
+
+
+def has_answered(fleet: FleetAddress) -> bool:
+    """True if the engine has ever answered this process, so that its address is right."""
+    return fleet.engine in _known
 
 
 def places_of(address: Address) -> Iterator[Address]:
@@ -54,7 +60,7 @@ def places_of(address: Address) -> Iterator[Address]:
 def forget(address: Address) -> None:
     """Ask the engine before the next connection: this one has failed."""
     if isinstance(address, FleetAddress):
-        _known.pop(address.engine, None)
+        _stale.add(address.engine)
 
 
 def _look(engine: str) -> FleetMembers:

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from journal.engine import name_of
 from journal.format import texts_in
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live.owners import members_of
+from kestrelpy.spark.live.owners import forget, has_answered, members_of
 from kestrelpy.spark.live.wire import (
     ITEMS_MAX,
     MARKER_AT,
@@ -175,7 +175,7 @@ def look(options: Options) -> list[ServerQueues]:
 def _refuse_away(address: Address) -> None:
     """Raise KestrelError for an engine that has never answered here, whatever the retries: most
     likely its address is wrong."""
-    if isinstance(address, FleetAddress):
+    if isinstance(address, FleetAddress) and not has_answered(address):
         try:
             members_of(address)
         except OSError as error:
@@ -205,6 +205,7 @@ def _by_slice(
     except OSError as error:
         raise Lost(why(error)) from None
     if len(servers) != placement.slices:
+        forget(fleet)
         raise Lost(f"its members have {len(servers)} slices, and its engine {placement.slices}")
     found = [
         ServerQueues(fleet.part(number), server, {}) for number, server in enumerate(servers, 1)

@@ -29,6 +29,7 @@ from kestrelpy.spark.files import partitions
 from kestrelpy.spark.files.places import opened
 from kestrelpy.spark.options import parse_options
 from kestrelpy.spark.schema import DEFAULT, EXTRA, select
+from kestrelpy.spark.streaming import BatchLimits, Journals
 from tests.support.daemon import DaemonProcess
 from tests.support.object_store import object_store
 from tests.support.raw import Raw
@@ -128,6 +129,25 @@ def test_an_engine_without_a_daemon_has_the_rows_of_the_same_folders(
 
     assert len(local) >= 2 * 119
     assert rows(engine, mode) == local
+
+
+def test_a_stream_of_an_engine_has_each_put_of_its_folders_once(engine: str, slices: Path) -> None:
+    def streamed(path: str) -> list[tuple[str, bytes]]:
+        options = parse_options({"path": path}, streams=True)
+        selection = select("items", [("server", "string"), ("value", "binary")])
+        journals, found = Journals(options), list[tuple[str, bytes]]()
+        position = journals.begin()
+        while (end := journals.advance(position, BatchLimits(items=70))) is not position:
+            for parts in journals.parts(end):
+                for batch in partitions.read(parts, selection, options):
+                    found += [(row["server"], row["value"]) for row in batch.to_pylist()]
+            position = end
+        return sorted(found)
+
+    found = streamed(engine)
+
+    assert found == streamed(f"{slices}/[12]")
+    assert len(found) == 240
 
 
 def test_one_slice_is_read_alone(engine: str, slices: Path) -> None:
