@@ -21,3 +21,11 @@ def test_the_verbs_that_a_standby_admits(needs_login: bool, verb: bytes) -> None
     else:
         with pytest.raises(ServerError, match="standby of a"):
             gate.admits(talk, Plain(verb, []))
+
+
+@pytest.mark.parametrize("words", [[b"markers"], [b"jobs"], [b"schedules"]])
+def test_no_figure_of_a_queue_is_shown_without_the_data(words: list[bytes]) -> None:
+    talk: Any = None
+
+    with pytest.raises(ServerError, match="standby of a"):
+        ClosedGate("standby of a", False).admits(talk, Plain(b"stats", words))
