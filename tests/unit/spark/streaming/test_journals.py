@@ -171,7 +171,7 @@ def test_a_query_looks_once_for_each_batch(
     looks = []
     planned = journals_module.plan_events
     monkeypatch.setattr(
-        journals_module, "plan_events", lambda paths: looks.append(paths) or planned(paths)
+        journals_module, "plan_events", lambda *given: looks.append(given) or planned(*given)
     )
     stream = journals(daemon)
     stream.stop_at_present()
