@@ -93,6 +93,8 @@ def why_not_in_slices(config: Config) -> tuple[Place, str] | None:
     slice_of = config.placement.slice_of
     for name, alias in config.aliases.items():
         for each in alias.to:
+            if config.queue(each.encode()).sliced:
+                return ("aliases", name, "to"), f"{each} is sliced, and an alias is in one slice"
             if slice_of(each.encode()) != slice_of(name.encode()):
                 return ("aliases", name, "to"), f"{each} is in another slice: {_ONE_GROUP}"
     return None

@@ -189,6 +189,14 @@ class QueueSettings:
     into with `kestrelpy journal`. Nobody but you tidies it up. It is on the same disk as data_dir
     and outside it, relative to this file; a start makes it. "none": they are used again or removed.
     """
+    sliced: Annotated[
+        Truth,
+        SettingRow(of_log=True, operators=f"is what the router goes by and {_NOT_DECLARED}"),
+    ] = False
+    """Whether the queue is in all slices: an item with a key is in the slice that the key's hash
+    names, any other one where its producer is. The order holds for each key, and not for the queue.
+    Its limits hold in each slice. Without slices it has no effect.
+    """
 
     def away_from(self, name: str) -> Self:
         """Return the same settings without this queue as a target."""
@@ -281,9 +289,20 @@ class QueueBlock(_Rows):
     def refuse_contradictions(self, settings: QueueSettings, where: str) -> None:
         """Raise ValueError if this block, `where`, contradicts the `settings` in force."""
         self._refuse_disk(settings, where)
+        if settings.sliced and (why := self._why_not_sliced(settings)):
+            raise ValueError(f"{where} sliced = true: {why}")
         asked = {SETTINGS[name].key for name in self.model_fields_set}
         if why := why_contradictory(asked, settings):
             raise ValueError(f"{where} {why}")
+
+    @staticmethod
+    def _why_not_sliced(settings: QueueSettings) -> str:
+        """Return why a queue with these settings cannot be in all slices; "": it can."""
+        if not settings.durable:
+            return "a sliced queue is on disk, leave out durable = false"
+        if settings.key_matches_any:
+            return 'items that share one value may be in two slices, leave out key_match = "any"'
+        return ""
 
     def _refuse_disk(self, settings: QueueSettings, where: str) -> None:
         """Raise ValueError if this block, `where`, needs a disk and the queue is in memory."""

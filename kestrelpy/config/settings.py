@@ -291,6 +291,11 @@ class _InForce:
     named: dict[bytes, QueueSettings]
     children: dict[bytes, tuple[bytes, ...]]
 
+    @property
+    def has_sliced(self) -> bool:
+        """True if a queue of these is in all slices."""
+        return any(each.sliced for each in (self.default, *self.named.values()))
+
 
 class Config(Section):
     """All of kestrelpy.toml, checked."""
@@ -304,6 +309,7 @@ class Config(Section):
     aliases: dict[str, AliasBlock] = Field(default={})
     auth: dict[str, UserBlock] = Field(default={})
     _in_force: _InForce = pydantic.PrivateAttr(_InForce(DEFAULTS, {}, {}))
+    _has_sliced: bool = pydantic.PrivateAttr(False)
 
     @pydantic.model_validator(mode="after")
     def _checked(self) -> Self:
@@ -321,7 +327,11 @@ class Config(Section):
             if parent := parent_of(name):
                 child = name.removeprefix(f"{parent}+").encode()
                 children[parent.encode()] = (*children.get(parent.encode(), ()), child)
+        if sliced := [each for each in children if named.get(each, default).sliced]:
+            where = as_written(("queues", sliced[0].decode()), {})
+            raise ValueError(f"{where} is sliced, and a sliced queue has no children")
         self._in_force = _InForce(default, named, children)
+        self._has_sliced = self._in_force.has_sliced
         return self
 
     def _refuse_aliases(self) -> Self:
@@ -400,6 +410,11 @@ class Config(Section):
         return max(self._in_force.default.max_item_bytes, *named, 0)
 
     @property
+    def has_sliced(self) -> bool:
+        """True if some queue is in all slices."""
+        return self._has_sliced
+
+    @property
     def placement(self) -> Placement:
         """The slices of the queues."""
         return Placement(self.fleet.slices, self.fleet.groups)
@@ -419,7 +434,10 @@ class Config(Section):
         if number is None:
             return self
         ours: dict[str, object] = {
-            "queues": {n: b for n, b in self.queues.items() if slice_of(n.encode()) == number},
+            "queues": {
+                name: block for name, block in self.queues.items()
+                if slice_of(name.encode()) == number or self.queue(name.encode()).sliced
+            },
             "schedules": {
                 name: each for name, each in self.schedules.items()
                 if slice_of(each.queue.encode()) == number

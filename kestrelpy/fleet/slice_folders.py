@@ -10,6 +10,7 @@ queue.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -47,8 +48,11 @@ def slice_of_folder(folder: Path) -> tuple[int, int]:
     return (int(number), int(of)) if is_one else (1, 1)
 
 
-def why_other_slices(data_dir: Path, placement: Placement) -> str:
-    """Return why the queues in this directory cannot have these places; "" if they can. Blocks."""
+def why_other_slices(
+    data_dir: Path, placement: Placement, is_sliced: Callable[[bytes], bool] = lambda name: False
+) -> str:
+    """Return why the queues in this directory cannot have these places; "" if they can. `is_sliced`
+    says of a queue whether it may be in any slice. Blocks."""
     slices = placement.slices
     try:
         names = [each.name for each in data_dir.iterdir()]
@@ -69,7 +73,7 @@ def why_other_slices(data_dir: Path, placement: Placement) -> str:
             "its queues are in no slice: leave out slices in [fleet], or move them with `kestrelpy "
             "fleet reslice`"
         )
-    return _why_other_place(data_dir / own, placement) if own in names else ""
+    return _why_other_place(data_dir / own, placement, is_sliced) if own in names else ""
 
 
 def why_resliced(data_dir: Path) -> str:
@@ -84,7 +88,9 @@ def why_resliced(data_dir: Path) -> str:
     )
 
 
-def _why_other_place(folder: Path, placement: Placement) -> str:
+def _why_other_place(
+    folder: Path, placement: Placement, is_sliced: Callable[[bytes], bool]
+) -> str:
     """Return which queue is in another slice than the one that clients would be sent to."""
     for number in range(1, placement.slices + 1):
         try:
@@ -93,11 +99,14 @@ def _why_other_place(folder: Path, placement: Placement) -> str:
             continue  # it is made at the start, which names what is wrong
         for name in names:
             queue = _queue_in(folder / str(number) / name)
-            if queue and (wanted := placement.slice_of(queue)) != number:
+            if not queue or is_sliced(queue):
+                continue
+            if (wanted := placement.slice_of(queue)) != number:
                 return (
                     f"queue {queue.decode('ascii', 'replace')} is in slice {number}, and by groups "
                     f"in [fleet] its place is slice {wanted}: write the groups that it was made "
-                    "with, or move it with `kestrelpy fleet reslice`"
+                    "with, or move it with `kestrelpy fleet reslice`; if it was sliced, write "
+                    "sliced = true in its block"
                 )
     return ""
 

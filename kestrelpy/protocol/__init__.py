@@ -31,6 +31,8 @@ from kestrelpy.protocol.routing import (
     RoutedWire,
     RouterCounts,
     RouterHost,
+    SlicedQueues,
+    SlicedQueuesPort,
     Waking,
     merged_word,
 )
@@ -61,6 +63,8 @@ __all__ = [
     "RoutedWire",
     "RouterCounts",
     "RouterHost",
+    "SlicedQueues",
+    "SlicedQueuesPort",
     "Talk",
     "Waking",
     "Wire",

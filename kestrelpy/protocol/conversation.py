@@ -27,6 +27,8 @@ from kestrelpy.protocol.wire import MEMCACHE, Wire, wire_named
 
 # A connection executes at most this many commands before the other connections have their turn.
 SHARE_COMMANDS: Final = 256
+# A router ends a wait by this line.
+UNWAIT: Final = b"unwait\r\n"
 # A larger request is not kept in the buffer of a connection that may be idle for hours.
 FED_BYTES_KEPT: Final = 4 << 10
 
@@ -121,6 +123,7 @@ class Conversation:
         """Take bytes in and execute the complete commands among them, until the moment `until`."""
         self.take_in(data)
         self.run(now_ms, until)
+        self._end_wait_if_told()
         if len(data) > FED_BYTES_KEPT:
             self.parser.forget()
 
@@ -138,6 +141,7 @@ class Conversation:
         """Take bytes in; the commands in them are executed by the next `go_on`."""
         self.parser.feed(data)
         self.is_behind = True
+        self._end_wait_if_told()
 
     def go_on(self, now_ms: int, until: float = math.inf) -> None:
         """Produce the next part of a long reply, or execute more of the commands that have come
@@ -146,6 +150,7 @@ class Conversation:
             self.revoke(now_ms)
         if self.stream is None:
             self.run(now_ms, until)
+            self._end_wait_if_told()
             return
         self.last_command_ms = now_ms
         self._waiting_room = None
@@ -221,6 +226,12 @@ class Conversation:
                 return
             except Refused as refused:
                 self.refuse(refused, command.noreply)
+
+    def _end_wait_if_told(self) -> None:
+        """End the wait if a router says so: its client has an item of another slice."""
+        waits = self.is_routed and self.get_handler.waiter is not None
+        if waits and self.parser.take_line(UNWAIT):
+            self.get_handler.end_early()
 
     def _stands_before(self, now_ms: int) -> LoginGate | ClosedGate | None:
         """Return the gate that each command has to pass now; None: there is none.

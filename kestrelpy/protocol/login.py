@@ -22,7 +22,7 @@ from kestrelpy.protocol.verbs import Verbs, needs
 
 # The largest body before a login.
 LOGIN_BYTES_MAX: Final = 2 << 10
-_OPEN: Final = frozenset({b"quit", b"version", b"mn", b"client"})
+_OPEN: Final = frozenset({b"quit", b"version", b"mn", b"client", b"unwait"})
 _NEEDS_NO_DATA: Final = _OPEN | {b"stats", b"verbosity"}
 _STORED: Final = b"STORED\r\n"
 

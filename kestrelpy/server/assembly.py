@@ -65,14 +65,16 @@ def assemble(
     number, placement = config.fleet.slice, config.placement
 
     def make_log(queue: Queue) -> Log:
-        if number is not None and (there := placement.slice_of(queue.name)) != number:
+        is_here = number is None or policies.config.queue(queue.name).sliced
+        if not is_here and (there := placement.slice_of(queue.name)) != number:
             raise ServerError(f"queue {queue.name.decode('ascii')} is of slice {there}, not here")
         return log_of(queue, parts)
 
     offset = ClockOffset(clock.wall_clock_offset_ms())
     broker = Broker(policies.of, make_log, offset, config.server.max_queues)
     if number is not None:
-        broker.elsewhere = partial(_elsewhere, placement, number)
+        broker.elsewhere = partial(_elsewhere, policies, placement, number)
+        broker.tokens.lowest_of = partial(_lowest_token, placement, number)
         broker.moves.remote.arrivals.number_from(secrets.randbits(_PERMIT_BITS))
     directory = directory_of(config, files)
     deletions = QueueDeletions(broker, directory, start_task)
@@ -94,10 +96,19 @@ def assemble(
     return parts
 
 
-def _elsewhere(placement: Placement, number: int, name: bytes) -> int:
-    """Return the slice of a queue; 0: it is this one, `number`."""
-    there = placement.slice_of(name)
+def _elsewhere(
+    policies: Policies, placement: Placement, number: int, name: bytes, word: bytes
+) -> int:
+    """Return the slice where an item of a queue belongs; 0: in this one, `number`."""
+    if not policies.config.queue(name).sliced:
+        there = placement.slice_of(name)
+    else:
+        there = placement.slice_of_item(name, word) if word else number
     return 0 if there == number else there
+
+
+def _lowest_token(placement: Placement, number: int, name: bytes) -> int:
+    return placement.first_token(name, number)
 
 
 def log_of(queue: Queue, parts: ServerParts) -> Log:

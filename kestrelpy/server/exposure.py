@@ -332,4 +332,8 @@ def why_of_other_slices(config: Config) -> str:
     """Return why the queues of the data directory are not for this configuration; "": they are.
     Blocks."""
     is_whole = config.fleet.engine is None and config.fleet.slice is None
-    return why_other_slices(config.server.data_dir, config.placement) if is_whole else ""
+    if not is_whole:
+        return ""
+    return why_other_slices(
+        config.server.data_dir, config.placement, lambda name: config.queue(name).sliced
+    )

@@ -34,7 +34,7 @@ _POLICIES_CACHED_MAX: Final = 1024
 # `policy_of` makes something else of these settings; the core has all others as they are.
 MADE_OF: Final = frozenset({
     "sync", "key_format", "key", "key_matches_any", "key_unordered", "key_is_free", *TARGETS,
-    "retain", "archive_to",
+    "retain", "archive_to", "sliced",
 })  # fmt: skip
 _PLAIN: Final = [each.name for each in fields(QueueSettings) if each.name not in MADE_OF]
 _LOOKS: Final = 2  # owners examined with each new one, so that those of deleted queues go

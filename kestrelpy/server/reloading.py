@@ -124,6 +124,7 @@ class Reload:
             self._check(late)
         known = self._known
         self._policies.refuse_alias_names(self.config, queues)
+        self._refuse_places(queues)
         other = [
             each
             for name, queue in queues.items()
@@ -139,6 +140,18 @@ class Reload:
         if problems:
             raise ConfigError(problems)
         return other
+
+    def _refuse_places(self, queues: Iterable[bytes]) -> None:
+        """Raise ConfigError if a queue is here that is in several slices, and is sliced no more."""
+        number, slice_of = self.config.fleet.slice, self.config.placement.slice_of
+        problems = [] if number is None else [
+            f"queue {name.decode('ascii', 'replace')} is in several slices: write sliced = true in "
+            "its block, or delete it when it is empty."
+            for name in sorted(queues)
+            if slice_of(name) != number and not self.config.queue(name).sliced
+        ]  # fmt: skip
+        if problems:
+            raise ConfigError(problems)
 
     def go_on(self, now_ms: int) -> bool:
         """Put it in force for the next few queues; return True when it is for all of them."""

@@ -60,6 +60,7 @@ COMPILED: Final = (
     "kestrelpy/protocol/routing/routed_login.py",
     "kestrelpy/protocol/routing/routed_wire.py",
     "kestrelpy/protocol/routing/routes.py",
+    "kestrelpy/protocol/routing/sliced_queues.py",
     "kestrelpy/protocol/text/parser.py",
     "kestrelpy/protocol/text/requests.py",
     "kestrelpy/protocol/text/routed.py",

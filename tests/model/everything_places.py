@@ -101,6 +101,7 @@ VERBS_ELSEWHERE: Final = {
     "verbosity": (_SCENE, _LOOKS),
     "mn": (_SCENE, _LOOKS),
     "client": (_SCENE, "routers alone say it"),
+    "unwait": (_SCENE, "routers alone say it"),
     "mail": (_MOVES, "slices alone say it, to each other"),
     "shutdown": (_SCENE, "it ends the process"),
     "quit": (_SCENE, "it is a hang-up"),

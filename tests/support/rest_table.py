@@ -272,7 +272,10 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_at_work": "children that somebody took from",
     },
     "core.registry.stand_in.StandIn": {"_queue": WORKS},
-    "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER},
+    "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER, "lowest_of": WORKS},
+    "protocol.routing.sliced_queues.SlicedQueues": {
+        "_fetches": CACHE, "_producers": TOTAL, "_port placement": WORKS,
+    },
     "core.index.token_range.TokenRange": {"below": NUMBER},
     "core.trash.Trash": {},
     "core.index.versions.Versions": {
@@ -535,7 +538,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.observing.Look operations.observing.Observing operations.observing.SeenItem
         operations.observing.Sight
         protocol.replies.JointReply protocol.verbs.get.PendingGet
-        protocol.routing.answer_ends.AnswerEnds protocol.routing.merging.AskSlice
+        protocol.routing.answer_ends.AnswerEnds protocol.routing.asking.AskSlice
+        protocol.routing.asking.AskAtOnce protocol.routing.sliced.SlicedSeat
         protocol.routing.routed_wire.Awaited protocol.routing.routed.RoutedConversation
         protocol.routing.routed_login.RoutedLogin
         server.slices.connections.ClientConnection server.slices.connections.SliceConnection
@@ -634,7 +638,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.wire.Memcache protocol.verbs.table.Row
         protocol.routing.routed_wire.RoutedMemcache protocol.routing.routed_wire.RoutedMail
         protocol.wire.Routed protocol.text.routed.RoutedText
-        protocol.routing.merging.Listed protocol.routing.merging.CheckHere
+        protocol.routing.merging.Listed protocol.routing.asking.CheckHere
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
@@ -677,7 +681,7 @@ _VALUES: Final[dict[str, str]] = {
         server.mail.couriers.Turns
         server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
-        protocol.routing.routed_login.Waking
+        protocol.routing.routed_login.Waking protocol.routing.sliced_queues.SlicedQueuesPort
         protocol.routing.routed.RouterHost server.slices.connections.RouterPort
         server.slices.doors.DoorPort
         server.slices.doors.EnteringClient

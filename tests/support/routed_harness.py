@@ -8,13 +8,16 @@ What a client sees of it must be what it sees of one server alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from kestrelpy.core import KeySettings
 from kestrelpy.errors import ClientError
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.routing.merging import RouterCounts
 from kestrelpy.protocol.routing.routed import RoutedConversation
+from kestrelpy.protocol.routing.sliced_queues import SlicedQueues
 from kestrelpy.protocol.wire import routed_wire, wire_named
 from tests.support.server_harness import Client, ServerHarness
 
@@ -83,7 +86,29 @@ class NoUsers:
     are_needed = False
 
 
-class RoutedHarness(ServerHarness):
+class NoneSliced:
+    """A router whose queues are each in one slice, unless a test names them in `sliced`."""
+
+    placement: Placement
+    open_reads_max = 1
+
+    def __init__(self) -> None:
+        self.sliced: dict[bytes, KeySettings] = {}
+        self.own: list[int] | None = None  # None: all
+        self.sliced_queues = SlicedQueues(self)
+
+    def keys_of(self, name: bytes) -> KeySettings | None:
+        return self.sliced.get(name.partition(b"+")[0])
+
+    @property
+    def has_sliced(self) -> bool:
+        return bool(self.sliced)
+
+    def own_slices(self) -> list[int]:
+        return [*range(1, self.placement.slices + 1)] if self.own is None else self.own
+
+
+class RoutedHarness(NoneSliced, ServerHarness):
     """A server harness that is also the host of the router, and its one slice."""
 
     placement = Placement(1)
@@ -91,7 +116,8 @@ class RoutedHarness(ServerHarness):
 
     def __init__(self) -> None:
         self.counts = RouterCounts()
-        super().__init__()
+        NoneSliced.__init__(self)
+        ServerHarness.__init__(self)
 
     def limit_of(self, name: bytes) -> int:
         return self.config.queue(name).max_item_bytes
@@ -114,7 +140,7 @@ class RoutedHarness(ServerHarness):
         return client
 
 
-class SlicedHarness:
+class SlicedHarness(NoneSliced):
     """A router and its slices, each a server of its own."""
 
     version = ServerHarness.version
@@ -122,13 +148,19 @@ class SlicedHarness:
 
     def __init__(self, slices: int) -> None:
         self.placement = Placement(slices)
+        super().__init__()
         self.lines: Lines = {}
         self.counts = RouterCounts()
         self.slices = {number: ServerHarness() for number in range(1, slices + 1)}
+        for number, each in self.slices.items():
+            each.broker.tokens.lowest_of = partial(self._lowest_token, number)
         self.talks: dict[str, RoutedConversation] = {}
         self.asked: list[tuple[int, bytes]] = []  # what went to the slices, in its order
         self.on_text: set[str] = set()  # clients of these names come by the text port
         self.away: dict[int, str] = {}  # slices that cannot be connected to, and why
+
+    def _lowest_token(self, number: int, name: bytes) -> int:
+        return self.placement.first_token(name, number)
 
     def limit_of(self, name: bytes) -> int:
         return 1 << 20

@@ -77,6 +77,9 @@ class SlicedWeb:
         self.memcache_connections, self.connections_total = 0, 0
         self.listening: Listening | None = None
 
+    def is_sliced(self, name: bytes) -> bool:
+        return self.config.queue(name).sliced
+
     def of(self, queue: str) -> SliceHere:
         """The slice of a queue."""
         return self.slices[self.placement.slice_of(queue.encode())]

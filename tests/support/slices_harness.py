@@ -47,10 +47,14 @@ class Slice(TransferHarness):
 
     def begin(self) -> None:
         """Know the other slice."""
-        self.broker.elsewhere = lambda name: 0 if slice_of(name) == self.number else slice_of(name)
+        self.broker.elsewhere = self._elsewhere
         Slice.permits += 1000
         self.broker.moves.remote.arrivals.number_from(Slice.permits)
         self.broker.moves.remote.peers[3 - self.number] = Peer(3 - self.number)
+
+    def _elsewhere(self, name: bytes, word: bytes) -> int:
+        """The slice of a queue, whatever key or id its item has; 0: it is here."""
+        return 0 if slice_of(name) == self.number else slice_of(name)
 
     @property
     def peer(self) -> Peer:

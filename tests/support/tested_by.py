@@ -77,6 +77,10 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.fleet.folder_files":
         "tests/unit/fleet/test_move_in.py: which files of a folder are moved",
+    "kestrelpy.protocol.routing.asking":
+        "tests/unit/protocol/routing/test_sliced.py: in a conversation of the router",
+    "kestrelpy.protocol.routing.sums":
+        "tests/unit/protocol/routing/test_sliced.py: in a conversation of the router",
     "kestrelpy.protocol.routing.routed_wire":
         "tests/unit/protocol/routing/test_routed.py: in a conversation of the router",
     "kestrelpy.server.slices.slice_set":

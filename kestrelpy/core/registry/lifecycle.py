@@ -138,6 +138,7 @@ class Lifecycle(Registry):
             self._add_tombstone(queue, now_ms)
             return
         self.queues[name] = queue
+        self.tokens.adopt(queue)
         queue.reader.finish_replay(now_ms)
         queue.reader.outbox.send_on(queue.reader.dead.deaths)
         waiting = self.take_absent(name)

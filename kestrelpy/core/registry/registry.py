@@ -26,7 +26,7 @@ from kestrelpy.core.trash import Trash
 from kestrelpy.errors import ServerError
 
 
-def _nowhere(name: bytes) -> int:
+def _nowhere(name: bytes, word: bytes) -> int:
     return 0
 
 
@@ -63,8 +63,9 @@ class Registry:
         self._stand_in = StandIn(clock)
         self.tombstones: list[Queue] = []  # deleted queues that stay for their children
         self.ending: dict[Queue, None] = {}  # deleted queues whose files are not gone yet
-        # Returns the number of the server that has a queue; 0: it is of this one.
-        self.elsewhere: Callable[[bytes], int] = _nowhere
+        # Returns the number of the server where an item of a queue belongs, by its key or its id
+        # (b"": it has none); 0: in this one.
+        self.elsewhere: Callable[[bytes, bytes], int] = _nowhere
 
     @property
     def is_full(self) -> bool:

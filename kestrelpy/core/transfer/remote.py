@@ -100,9 +100,10 @@ class RemoteTransfers:
 
     # -- transfers that begin ---------------------------------------------------------------
 
-    def peer_of(self, name: bytes) -> Peer | None:
-        """Return the server that has this queue; None: it is of this one."""
-        return self.peers.get(self._registry.elsewhere(name)) if self.peers else None
+    def peer_of(self, name: bytes, word: bytes) -> Peer | None:
+        """Return the server where an item of this queue belongs, by its key or its id (b"": it has
+        none); None: in this one."""
+        return self.peers.get(self._registry.elsewhere(name, word)) if self.peers else None
 
     def begin(
         self, peer: Peer, request: TransferRequest, lease: Lease, letter: Letter, now_ms: int

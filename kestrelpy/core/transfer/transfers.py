@@ -188,7 +188,7 @@ class Transfers:
 
     def _store(self, request: TransferRequest, lease: Lease, now_ms: int) -> None:
         """Store a copy of the item in the target. Raise Refused if the target refuses it."""
-        if (peer := self.remote.peer_of(request.target)) is not None:
+        if (peer := self.remote.peer_of(request.target, lease.item.key)) is not None:
             self._send(peer, request, lease, now_ms)
             return
         source, item = request.source, lease.item

@@ -171,6 +171,10 @@ class _Request:
     # -- which slice ------------------------------------------------------------------------
 
     def _of(self, name: bytes) -> int:
+        """Return the slice of a queue; raise Rejected if it is in all."""
+        if self._slices.is_sliced(name):
+            raise Rejected(409, f"queue {name.decode('utf-8', 'replace')} is sliced: its items are "
+                           "reached by the memcache port")  # fmt: skip
         return self._slices.placement.slice_of(name)
 
     @property

@@ -63,6 +63,9 @@ class ViewOfSlices:
         numbers = list(range(1, asked.slices + 1))
         if is_of_queue := asked.query.get("view") in _OF_QUEUE:
             name = asked.query.get("queue", "").encode("utf-8", "surrogatepass")
+            if asked.router.is_sliced(name):
+                word = name.decode("utf-8", "replace")
+                raise Rejected(409, f"queue {word} is sliced: the list of queues has its figures")
             numbers = [asked.router.placement.slice_of(name)]
         away = {each: why for each in numbers if (why := asked.router.why_away(each))}
         there = numbers if is_of_queue else [each for each in numbers if each not in away]

@@ -89,6 +89,36 @@ def most(values: Iterable[Any]) -> Any:
     return max(known(values), default=None)
 
 
+# What is no sum in the row of a sliced queue, whose slices have one each.
+_ROW_RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "age": most, "oldest_ms": most, "lease_age_ms": most, "state": worst,
+    "reason": together, "level": lambda words: min(words, key=("bad", "warn", "ok").index),
+}  # fmt: skip
+
+
+def whole_row(rows: list[Members]) -> Members:
+    """Return one row of a queue, of those that its slices have of it."""
+    return {name: _whole(name, [each[name] for each in rows]) for name in rows[0]}
+
+
+def _whole(name: str, values: list[Any]) -> Any:
+    if name in _ROW_RULES:
+        return _ROW_RULES[name](values)
+    if all(isinstance(each, bool) for each in values):
+        return any(values)
+    if all(isinstance(each, int | float) for each in values):
+        return sum(values)
+    return values[0]
+
+
+def by_name(named: Iterable[tuple[str, Members]]) -> dict[str, Members]:
+    """Return a row for each queue: a sliced one has one in each slice."""
+    found: dict[str, list[Members]] = {}
+    for name, row in named:
+        found.setdefault(name, []).append(row)
+    return {name: whole_row(rows) if rows[1:] else rows[0] for name, rows in found.items()}
+
+
 # -- pages ------------------------------------------------------------------------------------
 
 
@@ -99,7 +129,7 @@ def queues(asked: Asked, answers: list[Members]) -> Members:
     def place(row: Members) -> tuple[int, str]:
         return 0 if sort == "name" else row[sort], row["name"]
 
-    rows = [row for each in answers for row in each["queues"]]
+    rows = [*by_name((row["name"], row) for each in answers for row in each["queues"]).values()]
     rows.sort(key=place, reverse=not is_up)
     shown = rows[: asked.limit()]
     is_last = len(rows) <= asked.limit() and not any(each["next"] for each in answers)
@@ -112,7 +142,7 @@ def queues(asked: Asked, answers: list[Members]) -> Members:
 
 def stats(asked: Asked, answers: list[Members]) -> Members:
     """Return the figures of the server, and the first queues of all pages."""
-    rows = {name: row for each in answers for name, row in each["queues"].items()}
+    rows = by_name(pair for each in answers for pair in each["queues"].items())
     names = sorted(rows)[: asked.limit()]
     is_last = len(rows) <= asked.limit() and not any(each["next"] for each in answers)
     path = asked.with_query(limit=asked.limit(), after=names[-1] if names else "").decode()

@@ -18,6 +18,9 @@ class SlicesPort(Protocol):
 
     placement: Placement
 
+    def is_sliced(self, name: bytes) -> bool:
+        """True if a queue is in all slices."""
+
     def why_away(self, number: int) -> str | None:
         """Return why a slice does not serve now; None: it serves."""
 

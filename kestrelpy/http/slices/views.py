@@ -132,13 +132,18 @@ def _queues(asked: Asked, views: dict[int, list[Members]]) -> Members:
 
 
 def _rows(views: dict[int, list[Members]], member: str) -> list[Members]:
-    """Return the rows of queues, each with its slice; once, if it changed its page."""
-    found = {
-        name: {**row, "slice": number}
-        for number, pages in views.items() for page in pages
-        for name, row in page[member]["rows"].items()
-    }  # fmt: skip
-    return list(found.values())
+    """Return the rows of queues, each with its slice; once, if it changed its page. A sliced queue
+    has the sums of its rows, and is of slice 0: of all."""
+    found: dict[str, dict[int, Members]] = {}
+    for number, pages in views.items():
+        for page in pages:
+            for name, row in page[member]["rows"].items():
+                found.setdefault(name, {})[number] = {**row, "slice": number}
+    return [
+        {**merging.whole_row([*rows.values()]), "slice": 0} if len(rows) > 1
+        else next(iter(rows.values()))
+        for rows in found.values()
+    ]  # fmt: skip
 
 
 def _place(row: Members, sort: str) -> tuple[Any, ...]:

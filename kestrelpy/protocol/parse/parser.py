@@ -80,7 +80,7 @@ _STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
     b"verbosity shutdown quit pause resume retry acknowledge move redrive mn dump_config client "
-    b"mail".split()
+    b"mail unwait".split()
 )
 
 
@@ -161,6 +161,13 @@ class Parser(Requests):
     def missing_bytes(self) -> int:
         """Bytes of the body that are still to come."""
         return self._left
+
+    def take_line(self, line: bytes) -> bool:
+        """Take this line if it comes next; return whether it did."""
+        if self._pending is not None or not self._data.startswith(line, self._at):
+            return False
+        self._at = self._searched = self._at + len(line)
+        return True
 
     def drop_body(self, refusal: Refused) -> bool:
         """Drop a body that is coming in: it is refused when it is complete.

@@ -48,6 +48,10 @@ class Requests:
         """Return the bytes that are not parsed yet, and drop them: another parser gets them."""
         raise NotImplementedError
 
+    def take_line(self, line: bytes) -> bool:
+        """Take this line if it comes next; return whether it did."""
+        return False
+
     def next(self) -> Command | None:
         """Return the next command; None if it is not complete yet."""
         raise NotImplementedError

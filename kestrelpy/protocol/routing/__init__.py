@@ -17,6 +17,7 @@ from kestrelpy.protocol.routing.routed_wire import (
     RoutedWire,
 )
 from kestrelpy.protocol.routing.routes import Names, queues_of
+from kestrelpy.protocol.routing.sliced_queues import SlicedQueues, SlicedQueuesPort
 
 __all__ = [
     "IDLE",
@@ -31,6 +32,8 @@ __all__ = [
     "RoutedWire",
     "RouterCounts",
     "RouterHost",
+    "SlicedQueues",
+    "SlicedQueuesPort",
     "Waking",
     "merged_word",
     "queues_of",

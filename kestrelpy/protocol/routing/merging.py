@@ -1,6 +1,5 @@
 """Requests that several slices answer, and the one answer that the router makes of theirs.
 
-    get orders mails      each key asks its slice; the items, then one END
     stats                 the figures of the server are added up, and all queues follow by name
     flush_all             OK when each slice has said so
     flush_all_expired     the sum
@@ -14,30 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from kestrelpy.operations import HEALTH_STATES, MarkerFacts, QueueFacts, ScheduleFacts
-from kestrelpy.placement import Placement
-from kestrelpy.protocol.parse import Command, Fetch, Plain
+from kestrelpy.operations import MarkerFacts, QueueFacts, ScheduleFacts
+from kestrelpy.protocol.parse import Plain
+from kestrelpy.protocol.routing import sums
 from kestrelpy.protocol.routing.answer_ends import END
+from kestrelpy.protocol.routing.asking import Asking, AskSlice, CheckHere
+from kestrelpy.protocol.routing.sliced_queues import SlicedQueues
 from kestrelpy.wire.refusals import is_refusal
 
 _UP: Final = (b"UP\r\n", b":UP\n")  # and on the text port
 _FACT: Final = b"STAT "
 _QUEUE: Final = b"STAT queue_"
 _DUMPED: Final = b"queue '"
-
-
-class AskSlice(NamedTuple):
-    """A request for one slice; with `until_end` its answer has lines of any kind before END."""
-
-    slice: int
-    raw: bytes
-    until_end: bool = False
-
-
-class CheckHere:
-    """A step that is the router's: it checks whether it would refuse the configuration."""
 
 
 _CHECK_HERE: Final = CheckHere()
@@ -54,111 +44,98 @@ class RouterCounts:
         self.http_port: int | None = None
 
 
-# Yields what to ask next, and is sent its answer; bytes are for the client at once. Returns the
-# rest of the answer for the client.
-Asking = Generator[AskSlice | CheckHere | bytes, bytes, bytes]
-
-
-def merge(command: Command, placement: Placement, counts: RouterCounts) -> Asking:
+def merge(command: Plain, queues: SlicedQueues, counts: RouterCounts) -> Asking:
     """Return the steps of a request that no slice can answer alone."""
-    if isinstance(command, Fetch):
-        return _fetch(command, placement)
-    assert isinstance(command, Plain)
     if command.verb == b"stats" and not command.words:
-        return _stats(command, placement, counts)
-    return MERGED[command.verb](command, placement)
+        return _stats(command, queues, counts)
+    return MERGED[command.verb](command, queues)
 
 
-def _fetch(command: Fetch, placement: Placement) -> Asking:
-    verb = b"gets" if command.targets[0].numbered else b"get"
-    for target in command.targets:
-        raw = b"%b %b\r\n" % (verb, target.raw)
-        answer = yield AskSlice(placement.slice_of(target.name), raw)
-        if not answer.endswith(END):
-            return answer
-        yield answer.removesuffix(END)
-    return END
-
-
-def _ask_all(command: Plain, placement: Placement, until_end: bool = False) -> Generator[
-    AskSlice | CheckHere | bytes, bytes, list[bytes]
-]:  # fmt: skip
+def _ask_all(
+    command: Plain, queues: SlicedQueues, until_end: bool = False
+) -> Generator[AskSlice, bytes, list[bytes]]:
     """Return the answers of all slices, or the first error alone; all are asked in any case."""
     raw = b" ".join([command.verb, *command.words]) + b"\r\n"
     answers = []
-    for number in range(1, placement.slices + 1):
+    for number in queues.slices:
         answers.append((yield AskSlice(number, raw, until_end)))
     return [each for each in answers if is_refusal(each.rstrip())][:1] or answers
 
 
-def _alike(command: Plain, placement: Placement) -> Asking:
+def _alike(command: Plain, queues: SlicedQueues) -> Asking:
     """Return what all slices say, or the first that says something else than that it is up."""
-    answers = yield from _ask_all(command, placement)
+    answers = yield from _ask_all(command, queues)
     return next((each for each in answers if each not in _UP), answers[0])
 
 
-def _reload(command: Plain, placement: Placement) -> Asking:
+def _reload(command: Plain, queues: SlicedQueues) -> Asking:
     """Let every slice take the configuration, or none. The router takes it after them."""
-    checked = yield from _ask_all(Plain(command.verb, [b"check"]), placement)
+    checked = yield from _ask_all(Plain(command.verb, [b"check"]), queues)
     if is_refusal(checked[0].rstrip()):
         return checked[0]
     if refused := (yield _CHECK_HERE):
         return refused
-    answers = yield from _ask_all(command, placement)
+    answers = yield from _ask_all(command, queues)
     if is_refusal(answers[0].rstrip()):  # the file has changed since, or a queue
         return b"SERVER_ERROR not reloaded in every slice: " + answers[0].partition(b" ")[2]
     return answers[0]
 
 
-def _sum(command: Plain, placement: Placement) -> Asking:
-    answers = yield from _ask_all(command, placement)
+def _sum(command: Plain, queues: SlicedQueues) -> Asking:
+    answers = yield from _ask_all(command, queues)
     if not all(each.strip().isdigit() for each in answers):
         return answers[0]
     return b"%d\r\n" % sum(map(int, answers))
 
 
-def _in_turn(command: Plain, placement: Placement) -> Asking:
+def _in_turn(command: Plain, queues: SlicedQueues) -> Asking:
     """Return the blocks of all slices by name. A request that names queues asks each one's slice,
     and has its blocks in the order of those names."""
     if not command.words or command.verb == b"stats":
-        answers = yield from _ask_all(command, placement, until_end=True)
-        if len(answers) == placement.slices:
+        answers = yield from _ask_all(command, queues, until_end=True)
+        if len(answers) == len(queues.slices):
             found: list[Block] = []
             for answer in answers:
                 lines = answer.removesuffix(END).splitlines(keepends=True)
                 listed = _LISTED.get(command.words[0]) if command.words else None
                 found += blocks_of_facts(lines, listed) if listed else _blocks_of_dump(lines)
-            return b"".join([*_by_name(found), END])
+            whole = _first if listed or command.verb == b"dump_config" else sums.of_dump
+            return b"".join([*_by_name(found, whole), END])
     else:
         answers = []
         for name in command.words:
             raw = b"%b %b\r\n" % (command.verb, name)
-            answer = yield AskSlice(placement.slice_of(name), raw, until_end=True)
-            if is_refusal(answer.rstrip()):
-                return answer
-            answers.append(answer)
+            is_sum = command.verb == b"dump_stats" and queues.has(name)
+            each = queues.slices if is_sum else [queues.placement.slice_of(name)]
+            blocks = []
+            for number in each:
+                answer = yield AskSlice(number, raw, until_end=True)
+                if is_refusal(answer.rstrip()):
+                    return answer
+                blocks.append(answer)
+            answers.append(sums.of_dump(blocks) + END if is_sum else blocks[0])
     return _joined(answers)
 
 
-def _stats(command: Plain, placement: Placement, counts: RouterCounts) -> Asking:
-    answers = yield from _ask_all(command, placement)
-    if len(answers) < placement.slices:
+def _stats(command: Plain, queues: SlicedQueues, counts: RouterCounts) -> Asking:
+    answers = yield from _ask_all(command, queues)
+    if len(answers) < len(queues.slices):
         return answers[0]
     figures: dict[bytes, list[bytes]] = {}
-    queues: list[Block] = []
+    found: list[Block] = []
     for answer in answers:
         lines = answer.removesuffix(END).splitlines(keepends=True)
         own = next((at for at, line in enumerate(lines) if _is_of_a_queue(line)), len(lines))
         for line in lines[:own]:
             _, name, word = line.split(None, 2)
             figures.setdefault(name, []).append(word.rstrip())
-        queues += blocks_of_facts(lines[own:], _OF_QUEUES)
+        found += blocks_of_facts(lines[own:], _OF_QUEUES)
     figures[b"refused_noreply"].append(b"%d" % counts.refused_noreply)
     figures[b"curr_connections"] = [b"%d" % counts.connections]
     figures[b"total_connections"] = [b"%d" % counts.connections_total]
     figures[b"http_port"] = [b"-" if counts.http_port is None else b"%d" % counts.http_port]
     merged = [b"STAT %b %b\r\n" % (name, merged_word(name, each)) for name, each in figures.items()]
-    return b"".join([*merged, *_by_name(queues), END])
+    return b"".join([*merged, *_by_name(found, _whole_stats), END])
 
 
 def _joined(answers: list[bytes]) -> bytes:
@@ -166,11 +143,6 @@ def _joined(answers: list[bytes]) -> bytes:
     if not answers[-1].endswith(END):
         return answers[-1]
     return b"".join([*(each.removesuffix(END) for each in answers), END])
-
-
-def _worst(words: list[bytes]) -> bytes:
-    known: dict[bytes, int] = {each.encode(): at for at, each in enumerate(HEALTH_STATES)}
-    return max(words, key=lambda word: known.get(word, 1))
 
 
 def _least(words: list[bytes]) -> bytes:
@@ -219,8 +191,21 @@ def _blocks_of_dump(lines: list[bytes]) -> Iterator[Block]:
         yield lines[at].split(b"'")[1], b"".join(lines[at:end])
 
 
-def _by_name(blocks: list[Block]) -> list[bytes]:
-    return [block for _, block in sorted(blocks)]
+def _by_name(blocks: list[Block], whole: Callable[[list[bytes]], bytes]) -> list[bytes]:
+    """Return the blocks by name. Several of one name are those of a sliced queue, and `whole` makes
+    one of them."""
+    found = dict[bytes, list[bytes]]()
+    for name, block in sorted(blocks, key=itemgetter(0)):
+        found.setdefault(name, []).append(block)
+    return [each[0] if len(each) == 1 else whole(each) for each in found.values()]
+
+
+def _whole_stats(blocks: list[bytes]) -> bytes:
+    return b"".join(sums.of_stats(blocks))
+
+
+def _first(blocks: list[bytes]) -> bytes:
+    return blocks[0]
 
 
 def _is_of_a_queue(line: bytes) -> bool:
@@ -231,7 +216,7 @@ def _is_of_a_queue(line: bytes) -> bool:
 _OF_SERVER: Final = (b"STAT queue_creates ", b"STAT queue_deletes ", b"STAT queue_expires ")
 # Figures that are no sums.
 _WORDS: Final[dict[bytes, Callable[[list[bytes]], bytes]]] = {
-    b"uptime": _least, b"time": _most, b"health": _worst, b"http_port": lambda words: words[0],
+    b"uptime": _least, b"time": _most, b"health": sums.worst, b"http_port": lambda words: words[0],
     b"version": lambda words: words[0], b"server_id": b",".join, b"health_reason": b";".join,
 }  # fmt: skip
 
@@ -242,7 +227,7 @@ def merged_word(name: bytes, words: list[bytes]) -> bytes:
     return b"%d" % sum(map(int, words)) if rule is None else rule(words)
 
 
-MERGED: Final[dict[bytes, Callable[[Plain, Placement], Asking]]] = {
+MERGED: Final[dict[bytes, Callable[[Plain, SlicedQueues], Asking]]] = {
     b"stats": _in_turn, b"flush_all": _alike, b"flush_all_expired": _sum, b"dump_stats": _in_turn,
     b"dump_config": _in_turn, b"status": _alike, b"reload": _reload,
 }  # fmt: skip

@@ -3,7 +3,8 @@
     bytes ──▶ parser ──▶ the slice of the queue ──▶ `sent`, for that slice
                                                      its answers ──▶ `out`, for the client
 
-A request for several slices asks one after the other, and makes one answer of theirs.
+A request for several slices asks one after the other, and makes one answer of theirs. A wait for an
+item of a sliced queue is in all slices at once (`AskAtOnce`), until one has an item.
 
 One rule: a connection has requests under way in one slice at a time. So they take effect in the
 order in which they were sent, as in one server, and no answer has to wait for an earlier one.
@@ -15,12 +16,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kestrelpy.errors import Refused, ServerError
+from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginPort
 from kestrelpy.protocol.parse import Bad, Command, Fetch, Lines, Mail, Plain, Store
 from kestrelpy.protocol.routing.answer_ends import Unreadable
-from kestrelpy.protocol.routing.merging import Asking, CheckHere, RouterCounts, merge
+from kestrelpy.protocol.routing.asking import AskAtOnce, Asking, CheckHere
+from kestrelpy.protocol.routing.merging import RouterCounts, merge
 from kestrelpy.protocol.routing.routed_login import IDLE, RoutedLogin
 from kestrelpy.protocol.routing.routed_wire import (
     ONE,
@@ -29,6 +31,9 @@ from kestrelpy.protocol.routing.routed_wire import (
     Awaited,
     RoutedWire,
 )
+from kestrelpy.protocol.routing.routes import Names
+from kestrelpy.protocol.routing.sliced import SlicedSeat, ask, fetch_each, slice_of_set
+from kestrelpy.protocol.routing.sliced_queues import SlicedQueues
 from kestrelpy.wire.refusals import is_refusal
 
 # Requests under way for one client: as many as a server holds replies for.
@@ -37,6 +42,7 @@ UNDER_WAY_MAX: Final = 1024
 SKIPPED_BYTES_MAX: Final = 64 << 10
 _BARRIER: Final = b"mn\r\n"  # asks for one answer, and does nothing
 _BARRIER_ANSWER: Final = b"MN\r\n"
+_UNWAIT: Final = b"unwait\r\n"  # ends a wait of the slice, which answers it
 
 
 class RouterHost(Protocol):
@@ -46,6 +52,10 @@ class RouterHost(Protocol):
     lines: Lines
     version: str
     counts: RouterCounts
+
+    @property
+    def sliced_queues(self) -> SlicedQueues:
+        """The queues that are in all slices."""
 
     def limit_of(self, name: bytes) -> int:
         """Return how large an item of this queue may be, in bytes."""
@@ -74,9 +84,9 @@ class RoutedConversation:
 
     __slots__ = (
         "_answers_anyway", "_asking", "_awaited", "_collected", "_host", "_is_inside", "_is_quiet",
-        "_is_reload", "_is_skipping", "_is_unsure", "_next", "_opened_last", "_parser", "_raw",
-        "_readers",
-        "_wire", "at_end", "closing", "login", "opened", "out", "paused", "sent", "slice",
+        "_is_reload", "_is_skipping", "_is_unsure", "_next", "_opened_last", "_parser", "_race",
+        "_raw", "_readers", "_seat", "_wire", "at_end", "closing", "login", "opened", "out",
+        "paused", "sent", "slice",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +107,8 @@ class RoutedConversation:
         self._is_unsure = False  # True if the last request to `slice` has no answer
         self._next: tuple[Command, bytes] | None = None  # waits for the answers of `slice`
         self._asking: Asking | None = None  # the request of several slices under way
+        self._race: AskAtOnce | None = None  # its wait in several slices
+        self._seat = SlicedSeat()
         self._is_quiet = False  # True if that one says noreply
         self._answers_anyway = False  # True if it answers with noreply as well
         self._is_reload = False  # True if that one reads the configuration again
@@ -160,6 +172,26 @@ class RoutedConversation:
     def is_owed(self) -> bool:
         """True if `slice` owes an answer."""
         return bool(self._awaited)
+
+    def is_owed_by(self, slice_: int) -> bool:
+        """True if this slice owes an answer."""
+        if self._race is not None:
+            return slice_ in self._race.open
+        return self.is_owed and slice_ == self.slice
+
+    def can_lose(self, slice_: int) -> bool:
+        """True if the client has nothing in this slice that ends with the connection to it."""
+        if self._seat.holds(slice_) or slice_ in self.opened:
+            return False
+        is_under_way = self._race is None and slice_ == self.slice
+        return not (is_under_way and (self.is_owed or self._is_unsure))
+
+    def lose(self, slice_: int) -> None:
+        """Go on without the connection to a slice, which can be lost."""
+        self._readers.pop(slice_, None)
+        if self.is_owed_by(slice_):
+            why = ServerError(f"the connection to slice {slice_} broke")
+            self._note_answer(slice_, self._error(why), True)
 
     @property
     def has_wait(self) -> bool:
@@ -225,6 +257,7 @@ class RoutedConversation:
 
         This comes before the slice hears of the end, for nothing can be sent to it after that.
         """
+        self._end_race(is_over=True)
         if self._is_unsure and not self.is_blocked:
             self._await(_BARRIER, _OURS)
 
@@ -245,6 +278,8 @@ class RoutedConversation:
         names = self._wire.queues_of(command)
         if names is None:
             return None
+        if self._host.sliced_queues.has_any and self._is_sliced(command, names):
+            return self._slice_of_sliced(command, names)
         if len(names) == 1:
             return self._holding(command, self._host.placement.slice_of(names[0]))
         slices = {self._host.placement.slice_of(name) for name in names}
@@ -255,6 +290,23 @@ class RoutedConversation:
         # A hand-off, a move: the slice of the source sends the item to the other one.
         is_handoff = isinstance(command, Store)
         return self._host.placement.slice_of(names[-1] if is_handoff else names[0])
+
+    def _is_sliced(self, command: Command, names: Names) -> bool:
+        """True if a request concerns a sliced queue, or ends a lease of one."""
+        if any(map(self._host.sliced_queues.has, names)):
+            return True
+        handoff = command.line.handoff if isinstance(command, Store) else None
+        return handoff is not None and not handoff.queue and self._seat.count > 0
+
+    def _slice_of_sliced(self, command: Command, names: Names) -> int | None:
+        """Return the slice of a set, or of items on the text port; None: it takes several steps.
+        Raise ClientError."""
+        if isinstance(command, Store) and not command.line.declares and not command.line.handoff:
+            return slice_of_set(command, self._host.sliced_queues, self._seat)
+        if self._wire.name != ROUTED_MEMCACHE.name:
+            name = next(filter(self._host.sliced_queues.has, names)).decode("ascii", "replace")
+            raise ClientError(f"queue {name} is sliced: it is reached by the memcache port")
+        return None
 
     def _holding(self, command: Command, slice_: int) -> int:
         """Return the slice that has what a request confirms without naming it: there the client
@@ -290,12 +342,22 @@ class RoutedConversation:
             except Refused as why:
                 self._refuse(command, self._error(why))
         else:
-            self._asking = merge(command, self._host.placement, self._host.counts)
+            self._asking = self._steps_of(command, raw)
             self._is_quiet = command.noreply
             self._answers_anyway = isinstance(command, Plain) and not _is_quiet(command)
             self._is_reload = isinstance(command, Plain) and command.verb == b"reload"
             self._ask(None)
         return True
+
+    def _steps_of(self, command: Command, raw: bytes) -> Asking:
+        """Return the steps of a request that no slice can answer alone."""
+        queues, names = self._host.sliced_queues, self._wire.queues_of(command) or []
+        if isinstance(command, Fetch) and len(command.targets) > 1:
+            return fetch_each(command, queues, self._seat)
+        if self._is_sliced(command, names):
+            return ask(command, raw, queues, self._seat)
+        assert isinstance(command, Plain), "it goes to one slice"
+        return merge(command, queues, self._host.counts)
 
     def _say(self, command: Plain, data: bytes) -> None:
         if data and not _is_quiet(command):
@@ -330,8 +392,28 @@ class RoutedConversation:
         if isinstance(step, CheckHere):
             self._host.check_reload(self._note_check)
             return
+        if isinstance(step, AskAtOnce):
+            self._race = step
+            self.sent += [(each, step.raw) for each in step.open]
+            self._end_race(is_over=self.at_end)
+            return
         self.slice = step.slice
         self._await(step.raw, _UNTIL_END if step.until_end else ONE)
+
+    def _end_race(self, is_over: bool) -> None:
+        """End the waits of those slices that wait in vain."""
+        if self._race is not None:
+            self.sent += [(each, _UNWAIT) for each in self._race.to_tell(is_over)]
+
+    def _note_answer(self, slice_: int, piece: bytes, is_whole: bool) -> None:
+        """Note a piece of what a slice answers to a wait in several; go on after the last one."""
+        race = self._race
+        assert race is not None
+        race.note(slice_, piece, is_whole)
+        self._end_race(is_over=False)
+        if not race.open:
+            self._race = None
+            self._ask(b"")
 
     def _note_check(self, refused: bytes) -> None:
         """Go on with a reload that the router has checked."""
@@ -348,6 +430,7 @@ class RoutedConversation:
             reader = self._readers[slice_] = self._wire.answers()
         reader.feed(data)
         try:
+            self._hear_race(slice_, reader)
             while self._awaited and slice_ == self.slice and not reader.is_empty:
                 awaited = self._awaited[0]
                 piece, is_whole = reader.take(awaited.until_end)
@@ -373,16 +456,33 @@ class RoutedConversation:
                     self._collected.clear()
                     self._ask(answer)
             else:
-                if not reader.is_empty:  # a slice says something unasked: it is about to hang up
+                is_asked = self._race is not None and slice_ in self._race.open
+                if not (reader.is_empty or is_asked):  # a slice is about to hang up
                     self.gone(slice_)
         except Unreadable:
             self.gone(slice_)
         if self._raw or self._next is not None:
             self.run()
 
+    def _hear_race(self, slice_: int, reader: Answers) -> None:
+        """Take the answer of a slice to a wait in several; raise Unreadable."""
+        race = self._race
+        if race is None or slice_ not in race.open or reader.is_empty:
+            return
+        piece, is_whole = reader.take(False)
+        if piece == IDLE:
+            self.gone(slice_)
+        else:
+            self._note_answer(slice_, piece, is_whole)
+
     def unreachable(self, slice_: int, why: str) -> None:
         """Refuse what was sent to a slice that cannot be connected to: nothing has arrived there.
         """
+        if self._race is not None and slice_ in self._race.open:
+            why_not = ServerError(f"slice {slice_} does not answer: {why}")
+            self._note_answer(slice_, self._error(why_not), True)
+            self.run()
+            return
         if slice_ != self.slice:
             return  # nothing is under way there
         error = self._error(ServerError(f"slice {slice_} does not answer: {why}"))
@@ -402,7 +502,7 @@ class RoutedConversation:
             self._reply(self._error(ServerError(f"the connection to slice {slice_} broke")))
         self.closing = True
         self._awaited.clear()
-        self._asking = self._next = None
+        self._asking = self._next = self._race = None
 
 
 def _is_quiet(command: Plain) -> bool:
@@ -443,4 +543,5 @@ ANSWERS_ANYWAY: Final = frozenset({b"mn", b"stats", b"dump_stats", b"dump_config
 HERE: Final[dict[bytes, Callable[[RoutedConversation, RouterHost], bytes]]] = {
     b"version": _version, b"mn": _barrier, b"quit": _quit, b"shutdown": _shutdown,
     b"verbosity": _verbosity, b"client": _for_slices, b"mail": _for_slices,
+    b"unwait": _for_slices,
 }  # fmt: skip

@@ -95,4 +95,5 @@ PLAIN: Final[dict[bytes, Callable[[Names], Names | None]]] = {
     b"flush_all": _none, b"flush_all_expired": _none, b"dump_stats": _none, b"dump_config": _none,
     b"status": _none, b"reload": _none, b"version": _none, b"mn": _none, b"verbosity": _none,
     b"shutdown": _none, b"quit": _none, b"client": _none, b"mail": _none,
+    b"unwait": _none,
 }  # fmt: skip

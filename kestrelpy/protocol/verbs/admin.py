@@ -266,6 +266,13 @@ def _mail(talk: Talk, command: Plain, now_ms: int) -> None:
     _say(talk, command, b"ERROR\r\n")
 
 
+def _unwait(talk: Talk, command: Plain, now_ms: int) -> None:
+    """`unwait`: a router ends a wait by it; one that is over has been answered."""
+    if not talk.is_routed:
+        talk.replies.count_error(True)
+        _say(talk, command, b"ERROR\r\n")
+
+
 def _quit(talk: Talk, command: Plain, now_ms: int) -> None:
     talk.closing = True
 
@@ -321,4 +328,5 @@ _VERBS: Final[dict[bytes, tuple[Callable[[Talk, Plain, int], Steps], rights.Righ
     b"quit": (_quit, rights.nothing),
     b"client": (_client, rights.nothing),
     b"mail": (_mail, rights.nothing),
+    b"unwait": (_unwait, rights.nothing),
 }

@@ -379,6 +379,10 @@ class GetHandler:
             self._browser.at_end = True
             if self._browser.stop_waiting():
                 return
+        self.end_early()
+
+    def end_early(self) -> None:
+        """End the wait with nothing, unless it has its item already."""
         if self.waiter is None or self.waiter.done:
             return
         pending = self._pending

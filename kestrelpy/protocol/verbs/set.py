@@ -32,6 +32,7 @@ from kestrelpy.core import (
     REUSED,
     AnyQueue,
     Log,
+    Peer,
 )
 from kestrelpy.errors import ClientError, ItemRefused, NoRoomYet, Refused
 from kestrelpy.operations import Storing, Terms, why_reused
@@ -105,7 +106,7 @@ class SetHandler:
         if line.handoff is not None:
             if broker.aliases:
                 self._refuse_alias(name, line.handoff.queue)
-            if (peer := broker.moves.remote.peer_of(name)) is not None:
+            if (peer := self._peer_of(line, command.body)) is not None:
                 terms = self._terms(line, now_ms)
                 return send_away(self._talk, command, peer, terms, now_ms)
             found = given(self._talk, name, queue, line.handoff, now_ms)
@@ -259,12 +260,22 @@ class SetHandler:
             self.stored_bytes = HELD_BYTES_MAX
             self.replies.hold(b"", log, lsn)
 
+    def _peer_of(self, line: StoreLine, body: bytes) -> Peer | None:
+        """Return the slice where a hand-off stores this item, by its key or its id; None: it is
+        this one. Raise ClientError."""
+        name, broker = line.target.name, self.broker
+        if not broker.has_peers:
+            return None
+        keys = broker.policy_of(name, broker.declared_of(name)).keys
+        word = keys.key_of(name, line.key, body) or line.id
+        return broker.moves.remote.peer_of(name, word)
+
     def limit_of(self, name: bytes) -> int:
         """Return the item limit of this queue in bytes; an alias has the largest of its limits."""
         broker = self.broker
         if name in broker.aliases:
             return max(self.limit_of(each) for each in broker.aliases[name])
-        if broker.elsewhere(name):
+        if broker.elsewhere(name, b""):
             return _ELSEWHERE_BYTES_MAX
         queue = broker.queues.get(name)
         policy = queue.policy if queue is not None else broker.policy_of(name, b"")

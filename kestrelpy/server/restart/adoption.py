@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from journal.errors import ITEM_MAX, Damage
+from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.recovery import (
     BodyCheck,
     Recovery,
@@ -68,6 +68,13 @@ class Adoption:
         checkpoint, found = replayed.checkpoint, self.found
         if checkpoint is not None:
             queue.name = queue.reader.name = checkpoint.name or queue.name
+        if there := self._broker.elsewhere(queue.name, b""):
+            name = queue.name.decode("ascii", "replace")
+            replay.close()
+            raise JournalError(
+                f"queue {name} is in several slices, and its place is slice {there}: write sliced "
+                "= true in its block, or delete it there when it is empty"
+            )
         queue.set_policy(self._broker.policy_of(queue.name, queue.declared), now_ms)
         # No client has seen a torn record; other lost items leave their numbers unused.
         given = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]

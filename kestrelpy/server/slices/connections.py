@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
     def heard(self, number: int, data: bytes) -> None:
         """Take in bytes of a slice."""
         talk = self.talk
-        if data == IDLE and talk is not None and not (talk.is_owed and talk.slice == number):
+        if data == IDLE and talk is not None and not talk.is_owed_by(number):
             link = self._slices.pop(number, None)
             if link is not None:
                 link.close()
@@ -179,6 +179,12 @@ class ClientConnection(asyncio.Protocol):
             self._ended.remove(link)
         talk = self.talk
         if talk is None or (link.has_ended and not (talk.is_owed and link is self._asked)):
+            return
+        if self._slices.get(link.number) is link and talk.can_lose(link.number):
+            del self._slices[link.number]
+            self._crowded.discard(link.number)
+            talk.lose(link.number)
+            self._go_on()
             return
         talk.gone(link.number)
         self._go_on()

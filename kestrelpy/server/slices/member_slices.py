@@ -246,6 +246,12 @@ class MemberSlices(SliceSet):
         self._tls = tls
 
     @property
+    def own(self) -> list[int]:
+        """The slices that this member serves now, as far as is known."""
+        serving = super().own
+        return [each for each in serving if self._owner_of(each) in (None, self._member)]
+
+    @property
     def place(self) -> str:
         """Where the data is."""
         return name_of(self._config.fleet.engine or "")

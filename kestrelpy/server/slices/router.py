@@ -20,9 +20,10 @@ from typing import Final, cast
 import kestrelpy
 from journal.engine import Member
 from kestrelpy.config import Config, ConfigError
+from kestrelpy.core import KeySettings
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations import Caller, Listening
-from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, Waking, Wire
+from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, SlicedQueues, Waking, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import CannotListen, Listeners, Logins
 from kestrelpy.server.daemon import BACKLOG, DRAIN_SECONDS, HEEDED, StartError
@@ -38,6 +39,7 @@ from kestrelpy.server.exposure import (
     tls_between_members,
 )
 from kestrelpy.server.http_side import HttpSide, routing
+from kestrelpy.server.policies import policy_of
 from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.connections import ClientConnection
 from kestrelpy.server.slices.doors import Entrance, Key
@@ -86,6 +88,7 @@ class SliceRouter:
         self._handed: list[tuple[str, socket.socket]] = []  # sockets that we were started with
         self._listeners: Listeners | None = None
         self._mail: asyncio.Server | None = None  # where the slices connect
+        self.sliced_queues = SlicedQueues(self)
         self._http = HttpSide(
             lambda: self._connections_max,
             lambda: self._config.server.max_connection_memory_bytes, self._new_number,
@@ -341,6 +344,30 @@ class SliceRouter:
     def limit_of(self, name: bytes) -> int:
         """Return how large an item of this queue may be, in bytes."""
         return self._config.largest_item_bytes
+
+    def keys_of(self, name: bytes) -> KeySettings | None:
+        """Return how the items of a sliced queue get their keys; None: the queue is in one slice.
+        """
+        settings = self._config.queue(name)
+        return policy_of(settings).keys if settings.sliced else None
+
+    def is_sliced(self, name: bytes) -> bool:
+        """True if a queue is in all slices."""
+        return self.has_sliced and self._config.queue(name).sliced
+
+    @property
+    def has_sliced(self) -> bool:
+        """True if some queue may be sliced."""
+        return self._config.has_sliced
+
+    def own_slices(self) -> list[int]:
+        """Return the slices that this process serves now."""
+        return self._slices.own if self._slices is not None else []
+
+    @property
+    def open_reads_max(self) -> int:
+        """How many items a connection may hold open."""
+        return self._config.server.max_open_reads
 
     def check_reload(self, done: Callable[[bytes], None]) -> None:
         """Check whether the router would refuse the configuration now, and say so: with a line that

@@ -59,6 +59,11 @@ class SliceSet:
         """Where the data is."""
         return str(self._config.server.data_dir)
 
+    @property
+    def own(self) -> list[int]:
+        """The slices that this process serves now."""
+        return [number for number, each in self.processes.items() if each.is_serving]
+
     async def start(self) -> None:
         """Start all, and return when they serve; raise StartError."""
         data_dir, slices = self._config.server.data_dir, self._config.fleet.slices

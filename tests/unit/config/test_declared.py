@@ -19,7 +19,7 @@ from tests.unit.config.test_mistakes import WRONG_VALUES
 from tests.unit.config.test_settings_anything import JUNK, toml
 
 KEYS = [each.key for each in SETTINGS.values()]
-OPERATORS = ("archive_to", "sync_in_turn")
+OPERATORS = ("archive_to", "sliced", "sync_in_turn")
 DECLARABLE = [key for key in KEYS if key not in OPERATORS]
 WRONG = [
     (setting, allowed)
@@ -78,6 +78,7 @@ def test_all_mistakes_are_reported_but_only_the_first_of_very_many() -> None:
         ("a." * 30_000 + "b = 1", "declaration is not a table of settings: there are too many"),
         ('archive_to = "/tmp"', 'declaration: archive_to = "/tmp" is a path on the server and can'),
         ('archive_to = "none"', "declaration: archive_to"),
+        ("sliced = true", "declaration: sliced = true is what the router goes by and cannot"),
         ("sync_in_turn = true", "declaration: sync_in_turn = true is a risk for all other queues"),
         (
             'durable = false\nsync = "never"\nconfirms = "synced"',

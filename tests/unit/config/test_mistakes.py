@@ -94,6 +94,7 @@ WRONG_VALUES = [
     ("queue_defaults", "fanout_only = 1", "true or false"),
     ("queue_defaults", 'fanout_create = "no"', "true or false"),
     ("queue_defaults", 'archive_to = ""', 'a path, or "none"'),
+    ("queue_defaults", 'sliced = "yes"', "true or false"),
     ("queues.jobs", "max_attempts = 0", "a whole number from 1"),
 ]
 
@@ -217,6 +218,18 @@ def test_a_section_that_is_no_table_is_reported(file: Path, text: str) -> None:
         (
             '[queue_defaults]\ndurable = false\n[queues.a]\nsync = "always"',
             "[queues.a] sync cannot be set with durable = false: a queue in memory has nothing",
+        ),
+        (
+            '[queues.a]\ndurable = false\nsliced = true',
+            "[queues.a] sliced = true: a sliced queue is on disk, leave out durable = false",
+        ),
+        (
+            '[queues.a]\nkey_match = "any"\nsliced = true',
+            "[queues.a] sliced = true: items that share one value may be in two slices",
+        ),
+        (
+            '[queues.a]\nsliced = true\n[queues."a+b"]',
+            "[queues.a] is sliced, and a sliced queue has no children",
         ),
         (
             '[queues.a]\ndurable = false\narchive_to = "old"',

@@ -95,7 +95,7 @@ NAMES = (  # noqa: SIM905
     "max_queue_age sync sync_in_turn confirms durable max_leased max_attempts retry_delay "
     "retry_backoff retry_delay_max key_format key key_match key_unordered key_missing expire_to "
     "dead_letter_to dead_letter_age dedupe dedupe_window scope_window retain fanout_only "
-    "fanout_create archive_to"
+    "fanout_create archive_to sliced"
 ).split()
 
 

@@ -85,6 +85,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         fanout_only=False,
         fanout_create=True,
         archive_to=None,
+        sliced=False,
     )
 
 
@@ -144,6 +145,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         fanout_only = true
         fanout_create = false
         archive_to = "archive"
+        sliced = true
         sync_in_turn = true
         """
     )
@@ -204,6 +206,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         fanout_only=True,
         fanout_create=False,
         archive_to=file.parent / "archive",
+        sliced=True,
     )
 
 

@@ -13,7 +13,7 @@ const SORTS = [["trouble", "trouble"], ["oldest", "oldest item"], ["dead", "dead
 
 function nameCell(row, tab = "now") {
   const why = row.why ?? (row.paused ? "paused" : null);
-  return [el("a", { href: queueAt(row.name, tab) }, row.name), row.slice ? el("small", {}, ` slice ${row.slice}`) : null, why ? sign(row.level === "ok" ? "warn" : row.level, why) : null];
+  return [el("a", { href: queueAt(row.name, tab) }, row.name), row.slice === undefined ? null : el("small", {}, row.slice ? ` slice ${row.slice}` : " all slices"), why ? sign(row.level === "ok" ? "warn" : row.level, why) : null];
 }
 
 export function queueTable(caption, none) {

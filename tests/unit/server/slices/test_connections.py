@@ -20,7 +20,7 @@ from kestrelpy.server.slices.connections import (
     ClientConnection,
     SliceConnection,
 )
-from tests.support.routed_harness import NoUsers
+from tests.support.routed_harness import NoneSliced, NoUsers
 
 SLICES = 3
 BODY_S = BODY_MS / 1000
@@ -86,7 +86,7 @@ class Slice:
         return rest
 
 
-class Router:
+class Router(NoneSliced):
     """The router of one client; a slice is connected to when the test lets it."""
 
     version = "0.0.0"
@@ -95,6 +95,7 @@ class Router:
     def __init__(self) -> None:
         self.owner: Member | None = None  # of every slice
         self.placement, self.lines = Placement(SLICES), {}
+        super().__init__()
         self.counts = RouterCounts()
         self.slices: dict[int, list[Slice]] = {}
         self.away: dict[int, str] = {}
