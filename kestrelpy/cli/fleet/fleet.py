@@ -102,7 +102,10 @@ def init(at: EngineAt, role: str) -> None:
         print(f"warning: {each}")
     if unsafe:
         raise CommandError("\n".join(unsafe), NOTHING)
-    print("the server's settings lose nothing that it has acknowledged")
+    if is_object_store(at.address):
+        print("the store writes a new object only once")
+    else:
+        print("the server's settings lose nothing that it has acknowledged")
 
 
 def status(at: EngineAt, as_json: bool, watch: str | None) -> None:

@@ -29,9 +29,11 @@ def fleet_seeds() -> dict[str, int]:
 
 
 def is_found_by(name: str, seed: int) -> bool:
-    """True if the checker complains of the run of this seed with this mistake."""
+    """True if the checker complains of the run of this seed with this mistake, and of none without
+    it: such a seed would prove nothing."""
     with PLANTS_FLEET[name][0]():
-        return bool(run_fleet(seed).violations)
+        is_found = bool(run_fleet(seed).violations)
+    return is_found and not run_fleet(seed).violations
 
 
 def find_seed(name: str) -> int | None:
