@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Final
 
+from journal.engine import EngineAway
 from journal.engine.postgres import drain
 from tests.process.router.members import Fleet
 from tests.process.router.members_load import CHILD, QUEUES, FleetBooks, FleetLoad
@@ -64,11 +65,14 @@ class Campaign:
         self._go_on()
 
     def _note_owners(self) -> None:
-        """Note each time when a slice has another owner."""
+        """Note each time when a slice has another owner, or the engine does not say who has it."""
         before: dict[int, int] = {}
         while not self._is_over.wait(LOOK_SECONDS):
-            now = {number: each.epoch for number, each in self.fleet.engine.owners().items()}
-            if now != before:
+            try:
+                now = {number: each.epoch for number, each in self.fleet.engine.owners().items()}
+            except EngineAway:
+                now = {}
+            if now != before or not now:
                 self._note_change()
             before = now
 
