@@ -351,11 +351,6 @@ class Config(Section):
         fleet = self.fleet
         if fleet.engine and fleet.slices > 1 and self.auth and not fleet.secret_file:
             raise ValueError("[fleet] slices with users in [auth]: secret_file is needed")
-        if self.is_router and fleet.engine and self.server.http_port is not None:
-            raise ValueError(
-                '[fleet] slices with engine and http_port (write http_port = "off"): that does not '
-                "lead over slices of several machines yet"
-            )
         return self
 
     def _refuse_large_bodies(self) -> Self:

@@ -654,6 +654,7 @@ _VALUES: Final[dict[str, str]] = {
         server.supervisor.BadInheritance journal.held_folder.FolderChanged
         protocol.routing.answer_ends.Unreadable
         server.slices.doors.NotThere server.slices.member_slices.Seen
+        server.slices.doors.WantedSlice
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle

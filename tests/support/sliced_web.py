@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 
+from journal.engine import Member
 from kestrelpy.config.reading import load_config
 from kestrelpy.config.settings import Config
 from kestrelpy.errors import SliceAway
@@ -76,6 +77,9 @@ class SlicedWeb:
         self.reloads, self.refusal = 0, ""  # of the configuration, by the router
         self.memcache_connections, self.connections_total = 0, 0
         self.listening: Listening | None = None
+        self.is_in_fleet = False
+        self.elsewhere: dict[int, Member] = {}  # slices of other members of a fleet
+        self.moved: Callable[[int, Member], None] = lambda number, owner: None
 
     def is_sliced(self, name: bytes) -> bool:
         return self.config.queue(name).sliced
@@ -89,12 +93,21 @@ class SlicedWeb:
     def why_away(self, number: int) -> str | None:
         return None if self.slices[number].daemon is not None else "ended with code 1"
 
-    async def connect_http(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    def is_here(self, number: int) -> bool:
+        return number not in self.elsewhere and self.why_away(number) is None
+
+    def call_at_move(self, moved: Callable[[int, Member], None]) -> None:
+        self.moved = moved
+
+    async def connect_http(
+        self, number: int, make: Callable[[], asyncio.BaseProtocol], is_patient: bool = True
+    ) -> Member | None:
         if (why := self.why_away(number)) is not None:
             raise SliceAway(why)
         self.connects.append(number)
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(make, str(self.slices[number].http))
+        return self.elsewhere.get(number)
 
     @property
     def default_project(self) -> str | None:

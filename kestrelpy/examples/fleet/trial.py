@@ -5,8 +5,8 @@
     member a, member b                 a dead member is started again, three seconds later
 
 Each member has a loopback address of its own, as on machines of their own. Two members of one slice
-have the same ports as well: so the page of the standby links to the owner. Members that share
-several slices have no page.
+have the same ports as well: so the page of the standby links to the owner. The page of members that
+share several slices is the same at each.
 
 One rule: however it ends, no process is left behind.
 """
@@ -117,8 +117,8 @@ class Trial:
             member.folder.mkdir()
             host = member.address[0]
             address = in_url(host)
-            if self.slices > 1:  # the others connect to it there, and it has no HTTP
-                port, http_port = _free_port(host), "off"
+            if self.slices > 1:  # the others connect to it there
+                port = _free_port(host)
                 address = f"{address}:{port}"
             config = _CONFIG.format(
                 engine=self.cluster.address, name=name, takeover=self.takeover, host=host,

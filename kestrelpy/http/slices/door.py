@@ -47,6 +47,9 @@ from kestrelpy.http.slices.table import (
 
 log = logging.getLogger("kestrelpy.router")
 
+# What leaves out a slice that is away, such as /health, waits no longer for an answer: the process
+# of a slice may be asleep.
+ANSWER_SECONDS: Final = 5.0
 # Above this a merge leaves the loop to others.
 _LARGE_BYTES: Final = 64 << 10
 
@@ -183,16 +186,18 @@ class _Request:
 
     @property
     def _any(self) -> int:
-        """The first slice that serves."""
-        return next((each for each in self._numbers if self._slices.why_away(each) is None), 1)
+        """A slice that serves, on this machine if there is one."""
+        slices = self._slices
+        there = [each for each in self._numbers if slices.why_away(each) is None]
+        return next((each for each in there if slices.is_here(each)), there[0] if there else 1)
 
     # -- one slice --------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _link(self, number: int) -> AsyncIterator[SliceLink]:
+    async def _link(self, number: int, is_patient: bool = True) -> AsyncIterator[SliceLink]:
         """Give a connection to a slice, which is free afterwards if its answer is whole."""
         try:
-            link = await self._links.take(number)
+            link = await self._links.take(number, is_patient)
         except SliceAway as away:
             raise SliceAway(merging.sentence(number, str(away))) from None
         try:
@@ -266,14 +271,25 @@ class _Request:
         return b"".join([part async for part in self._parts(most)])
 
     async def _whole(
-        self, number: int, target: bytes, body: bytes = b"", method: str = ""
+        self, number: int, target: bytes, body: bytes = b"", method: str = "",
+        is_patient: bool = True,
+    ) -> SliceAnswer:  # fmt: skip
+        """Return the whole answer of a slice to a request of this client. Raise SliceEnded,
+        SliceAway: unless `is_patient` also if it has not answered soon."""
+        try:
+            async with asyncio.timeout(None if is_patient else ANSWER_SECONDS):
+                return await self._answer_of(number, target, body, method, is_patient)
+        except TimeoutError:
+            raise SliceAway(merging.sentence(number, "it does not answer")) from None
+
+    async def _answer_of(
+        self, number: int, target: bytes, body: bytes, method: str, is_patient: bool
     ) -> SliceAnswer:
-        """Return the whole answer of a slice to a request of this client."""
         asked, share = self._asked, self._connection.share
         if asked.method == "HEAD":
             method = "GET"  # an answer is made of the bodies
         length = len(body) if body or asked.has_body else None
-        async with self._link(number) as link:
+        async with self._link(number, is_patient) as link:
             link.begin(asked.head(target, length, method) + body)
             await link.answer_begins()
             parts = list[bytes]()
@@ -316,10 +332,12 @@ class _Request:
         away = {each: why for each in self._numbers if (why := self._slices.why_away(each))}
         there = [each for each in self._numbers if each not in away]
         target = self._asked.target
-        found = await ordered.each_of(self._whole(each, target, body) for each in there)
+        found = await ordered.each_of(
+            self._whole(each, target, body, is_patient=False) for each in there
+        )
         for number, said in zip(there, found, strict=True):
             if isinstance(said, SliceAway | SliceEnded):
-                away[number] = self._slices.why_away(number) or "it has ended just now"
+                away[number] = self._slices.why_away(number) or ordered.why_not(said)
         return [each for each in found if isinstance(each, SliceAnswer)], away
 
     async def _add_up(self) -> None:
@@ -363,7 +381,11 @@ class _Request:
     def _live(self) -> ViewOfSlices:
         share = self._connection.share
         held = share.held
-        return ViewOfSlices(self._asked, self._whole, lambda: share.shrink(held))
+
+        def ask(number: int, target: bytes, is_patient: bool) -> ordered.Asking:
+            return self._whole(number, target, is_patient=is_patient)
+
+        return ViewOfSlices(self._asked, ask, lambda: share.shrink(held))
 
     async def _view(self) -> None:
         await self._body()

@@ -17,6 +17,7 @@ from typing import Final, cast
 
 import httptools
 
+from journal.engine import Member
 from kestrelpy.http.slices.ports import SlicesPort
 
 HELD_BYTES_MAX: Final = 256 << 10
@@ -46,6 +47,7 @@ class SliceLink(asyncio.Protocol):
         self.is_open = False
         self.may_go_on = True  # False if no other request may follow
         self.free_since = 0.0
+        self.owner: Member | None = None  # of the slice, as this connection was made
 
     # -- from the socket --------------------------------------------------------------------
 
@@ -152,30 +154,47 @@ class SliceLink(asyncio.Protocol):
 
 
 class Links:
-    """The connections of one router that are free, by slice."""
+    """The connections of one router by slice: those that are free, and those with a request."""
 
     def __init__(self, slices: SlicesPort) -> None:
         self._slices = slices
         self._free: dict[int, list[SliceLink]] = {}
+        self._taken: dict[int, set[SliceLink]] = {}
+        slices.call_at_move(self.note_owner)
 
-    async def take(self, number: int) -> SliceLink:
-        """Return a connection to a slice; raise SliceAway."""
+    async def take(self, number: int, is_patient: bool = True) -> SliceLink:
+        """Return a connection to a slice. Raise SliceAway: soon, unless `is_patient`."""
+        link = self._free_one(number) or await self._new_one(number, is_patient)
+        self._taken.setdefault(number, set()).add(link)
+        return link
+
+    def _free_one(self, number: int) -> SliceLink | None:
         free, now_s = self._free.get(number, []), asyncio.get_running_loop().time()
         while free:
             link = free.pop()
             if link.is_open and now_s - link.free_since < FREE_SECONDS:
                 return link
             link.close()
+        return None
+
+    async def _new_one(self, number: int, is_patient: bool) -> SliceLink:
         link = SliceLink()
         try:
-            await self._slices.connect_http(number, lambda: link)
+            link.owner = await self._slices.connect_http(number, lambda: link, is_patient)
         except BaseException:
             link.close()
             raise
         return link
 
+    def note_owner(self, number: int, owner: Member) -> None:
+        """Break the connections to a member that has the slice no more: it may be asleep."""
+        for link in (*self._free.get(number, ()), *self._taken.get(number, ())):
+            if link.owner not in (None, owner):
+                link.close()
+
     def give(self, number: int, link: SliceLink) -> None:
         """Take back a connection; one whose answer is not whole is closed."""
+        self._taken[number].discard(link)
         free = self._free.setdefault(number, [])
         if not (link.is_whole and link.may_go_on) or len(free) >= FREE_MAX:
             link.close()

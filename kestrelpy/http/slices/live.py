@@ -28,11 +28,12 @@ _encode: Final = msgspec.json.Encoder().encode
 _OF_QUEUE: Final = frozenset({"queue", "items", "leases", "keys", "dead"})
 # What a stream shows in the place of the view; all else ends it.
 _SHOWN: Final = frozenset({404, 502, 503})
-Whole = Callable[[int, bytes], ordered.Asking]
+Whole = Callable[[int, bytes, bool], ordered.Asking]
 
 
 class ViewOfSlices:
-    """The view that one request wants. `whole` asks a slice for a path."""
+    """The view that one request wants. `whole` asks a slice for a path, and may wait until it
+    serves."""
 
     __slots__ = ("_asked", "_shrink", "_whole")
 
@@ -70,11 +71,11 @@ class ViewOfSlices:
         away = {each: why for each in numbers if (why := asked.router.why_away(each))}
         there = numbers if is_of_queue else [each for each in numbers if each not in away]
         places = [(each, target) for each in there for target in self._targets(each)]
-        answers = await ordered.each_of(self._whole(*each) for each in places)
+        answers = await ordered.each_of(self._whole(*each, is_of_queue) for each in places)
         found: dict[int, list[Members]] = {}
         for (number, _), said in zip(places, answers, strict=True):
             if isinstance(said, SliceAway | SliceEnded) and not is_of_queue:
-                away[number] = asked.router.why_away(number) or "it has ended just now"
+                away[number] = asked.router.why_away(number) or ordered.why_not(said)
             elif isinstance(said, BaseException):
                 raise said
             elif said.status != 200:

@@ -340,16 +340,19 @@ def health(asked: Asked, answers: list[SliceAnswer], away: dict[int, str]) -> Sl
 
 
 def ready(asked: Asked, answers: list[SliceAnswer], away: dict[int, str]) -> SliceAnswer:
-    """Return whether all slices take new items."""
+    """Return whether all slices take new items. In a fleet one that is away is a warning, for no
+    other member could serve it either."""
     found = [read(each) for each in answers]
     refused = (said for said, each in zip(answers, found, strict=True) if "ready" not in each)
     if (said := next(refused, None)) is not None:
         return said
-    why = next((text for text in [*(each["why"] for each in found), *_sentences(away)] if text),
-               None)  # fmt: skip
+    missing = _sentences(away)
+    is_warning = asked.router.is_in_fleet and bool(found)
+    reasons = [*(each["why"] for each in found), *([] if is_warning else missing)]
+    warnings = [*(each["warning"] for each in found), *(missing if is_warning else [])]
+    why = next((text for text in reasons if text), None)
     return in_json(200 if why is None else 503, {
-        "ready": why is None, "why": why,
-        "warning": together(each["warning"] for each in found),
+        "ready": why is None, "why": why, "warning": together(warnings),
     })  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from kestrelpy.errors import SliceAway
 from kestrelpy.http.slices.asked import SliceAnswer
+from kestrelpy.http.slices.links import SliceEnded
 from kestrelpy.http.slices.merging import in_json, numbered, read
 
 _JOBS: Final = b"/admin/jobs/"
@@ -37,6 +39,11 @@ async def all_of(asking: Iterable[Asking]) -> list[SliceAnswer]:
             raise each
         found.append(each)
     return found
+
+
+def why_not(error: SliceAway | SliceEnded) -> str:
+    """Return why a slice that was thought to serve has given no answer."""
+    return str(error).partition(": ")[2] or "it has ended just now"
 
 
 def renumbered(

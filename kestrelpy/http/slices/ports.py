@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from journal.engine import Member
 from kestrelpy.operations import Listening
 from kestrelpy.placement import Placement
 
@@ -21,11 +22,24 @@ class SlicesPort(Protocol):
     def is_sliced(self, name: bytes) -> bool:
         """True if a queue is in all slices."""
 
+    @property
+    def is_in_fleet(self) -> bool:
+        """True if other members serve some of the slices."""
+
     def why_away(self, number: int) -> str | None:
         """Return why a slice does not serve now; None: it serves."""
 
-    async def connect_http(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Connect to a slice by HTTP, once it serves; raise SliceAway."""
+    def is_here(self, number: int) -> bool:
+        """True if a slice serves on this machine."""
+
+    async def connect_http(
+        self, number: int, make: Callable[[], asyncio.BaseProtocol], is_patient: bool = True
+    ) -> Member | None:
+        """Connect to a slice by HTTP, once it serves; return the member of a fleet that has it.
+        Raise SliceAway: soon, unless `is_patient`, if it does not serve now."""
+
+    def call_at_move(self, moved: Callable[[int, Member], None]) -> None:
+        """Call this with a slice of a fleet and its new owner, whenever it has another one."""
 
     @property
     def default_project(self) -> str | None:

@@ -1,7 +1,8 @@
 """The way from one member of a fleet to a slice of another one.
 
-    slice 5 3f6a... secret      the first line; the answer is OK, and from then on
-                                each byte goes to the slice's own socket, and back
+    slice 5 3f6a... secret          the first line; the answer is OK, and from then on
+                                    each byte goes to the slice's own socket, and back
+    slice 5/http 3f6a... secret     the same for requests of HTTP
 
 A member listens on one port for clients and for other members. It does not look at what it passes
 on: the member of the client has done that.
@@ -17,7 +18,7 @@ import hmac
 import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from kestrelpy.wire.keepalive import keep_alive_between_members
 
@@ -28,6 +29,15 @@ _NOT_ONE: Final = b"SERVER_ERROR this is no line of a member of this fleet\r\n"
 _STRANGE: Final = b"SERVER_ERROR its secret_file in [fleet] is not that of this member\r\n"
 _OTHER: Final = b"SERVER_ERROR its slices or groups in [fleet] are not those of this member\r\n"
 _AWAY: Final = b"SERVER_ERROR this member does not have the slice now\r\n"
+_NO_HTTP: Final = b'SERVER_ERROR this member has http_port = "off"\r\n'
+_HTTP: Final = b"/http"
+
+
+class WantedSlice(NamedTuple):
+    """What a member asks for: a slice, by HTTP or by the memcache protocol."""
+
+    number: int
+    is_http: bool = False
 
 
 class Key:
@@ -39,19 +49,25 @@ class Key:
         """`layout` names the places of all queues, `secret` is "" if clients need no login."""
         self._layout, self._secret = layout.encode(), secret.encode()
 
-    def line(self, number: int) -> bytes:
+    def line(self, wanted: WantedSlice) -> bytes:
         """Return the first line of a connection to this slice."""
-        return b" ".join([b"slice", b"%d" % number, self._layout, self._secret]).rstrip() + b"\r\n"
+        slice_ = b"%d%b" % (wanted.number, _HTTP if wanted.is_http else b"")
+        return b" ".join([b"slice", slice_, self._layout, self._secret]).rstrip() + b"\r\n"
 
-    def read(self, line: bytes) -> int | bytes:
-        """Return the slice of a first line, or the refusal."""
+    def read(self, line: bytes) -> WantedSlice | bytes:
+        """Return what a first line asks for, or the refusal."""
         words = line.split()
-        if not 3 <= len(words) <= 4 or not words[1].isdigit():
+        if not 3 <= len(words) <= 4:
+            return _NOT_ONE
+        number = words[1].removesuffix(_HTTP)
+        if not number.isdigit():
             return _NOT_ONE
         secret = words[3] if len(words) == 4 else b""
         if not hmac.compare_digest(secret, self._secret):
             return _STRANGE
-        return int(words[1]) if words[2] == self._layout else _OTHER
+        if words[2] != self._layout:
+            return _OTHER
+        return WantedSlice(int(number), words[1] != number)
 
 
 class EnteringClient(Protocol):
@@ -78,7 +94,11 @@ class DoorPort(Protocol):
 
     key: Key
 
-    def socket_of(self, number: int) -> Path | None:
+    @property
+    def has_http(self) -> bool:
+        """True if the slices here speak HTTP."""
+
+    def socket_of(self, wanted: WantedSlice) -> Path | None:
         """Return the socket of a slice that serves here; None: it does not."""
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
@@ -111,9 +131,8 @@ class Entrance(asyncio.Protocol):
         if not end and len(begun) <= _LINE_BYTES_MAX:
             self._begun = begun
             return
-        found = self._port.key.read(line) if end and not rest else _NOT_ONE
-        path = None if isinstance(found, bytes) else self._port.socket_of(found)
-        if path is None or not self._client.give_away():
+        found = self._lookup(line) if end and not rest else _NOT_ONE
+        if isinstance(found, bytes) or not self._client.give_away():
             transport.write(found if isinstance(found, bytes) else _AWAY)
             transport.close()
             return
@@ -121,7 +140,16 @@ class Entrance(asyncio.Protocol):
         near = Side(self._client)
         transport.set_protocol(near)
         near.connection_made(transport)
-        self._port.start_task(join(near, path))
+        self._port.start_task(join(near, found))
+
+    def _lookup(self, line: bytes) -> Path | bytes:
+        """Return the socket for which a first line asks, or the refusal."""
+        wanted = self._port.key.read(line)
+        if isinstance(wanted, bytes):
+            return wanted
+        if wanted.is_http and not self._port.has_http:
+            return _NO_HTTP
+        return self._port.socket_of(wanted) or _AWAY
 
     def eof_received(self) -> bool | None:
         return self._client.eof_received()

@@ -39,7 +39,7 @@ from kestrelpy.fleet import (
 )
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.directory import layout_of
-from kestrelpy.server.slices.doors import Key, NotThere, reach
+from kestrelpy.server.slices.doors import Key, NotThere, WantedSlice, reach
 from kestrelpy.server.slices.slice_process import SliceProcess
 from kestrelpy.server.slices.slice_set import RETRY_SECONDS, Make, SliceSet
 
@@ -55,6 +55,7 @@ _REACH_SECONDS: Final = 1.0  # for a connection to another member
 # How long the engine may take for an answer when this process is to end.
 ENGINE_SECONDS: Final = 2.0
 _ENDS_AFTER: Final = 1.0  # times `takeover`: a process that is needed again soon goes on
+_UNOWNED: Final = "nobody owns it now"
 
 
 class Seen(NamedTuple):
@@ -263,20 +264,55 @@ class MemberSlices(SliceSet):
         task.add_done_callback(self._runs.discard)
         return task
 
-    def socket_of(self, number: int) -> Path | None:
+    @property
+    def has_http(self) -> bool:
+        """True if the slices here speak HTTP."""
+        return self._config.server.http_port is not None
+
+    def socket_of(self, wanted: WantedSlice) -> Path | None:
         """Return the socket of a slice that serves here; None: it does not."""
-        process = self.processes.get(number)
-        return process.socket_path if process is not None and process.is_serving else None
+        process = self.processes.get(wanted.number)
+        if process is None or not process.is_serving:
+            return None
+        return process.http_path if wanted.is_http else process.socket_path
+
+    def is_here(self, number: int) -> bool:
+        """True if a slice serves on this machine, and no other member has taken it over."""
+        is_serving = self.socket_of(WantedSlice(number)) is not None
+        return is_serving and self._owner_of(number) in (None, self._member)
+
+    def why_away(self, number: int) -> str | None:
+        """Return why a slice does not serve now, as far as is known; None: it serves."""
+        if self.is_here(number):
+            return None
+        owner = self._owner_of(number)
+        if owner is None:
+            return self._trouble or _UNOWNED
+        if owner == self._member or number in self._seen.silent:
+            return _not_served(owner)
+        return None
 
     async def connect(self, number: int, make: Make) -> Member | None:
         """Connect to the owner of a slice, once there is one, and return it; raise SliceAway."""
-        why, pause_s = "", RETRY_SECONDS
+        return await self._connect_to_owner(WantedSlice(number), make)
+
+    async def connect_http(
+        self, number: int, make: Make, is_patient: bool = True
+    ) -> Member | None:
+        """Connect to the owner of a slice by HTTP, and return it. Raise SliceAway: after one
+        attempt, unless `is_patient`."""
+        return await self._connect_to_owner(WantedSlice(number, is_http=True), make, is_patient)
+
+    async def _connect_to_owner(
+        self, wanted: WantedSlice, make: Make, is_patient: bool = True
+    ) -> Member | None:
+        number, why, pause_s = wanted.number, "", RETRY_SECONDS
         try:
             async with asyncio.timeout(self._takeover_s + PATIENCE_SECONDS):
                 while True:
                     try:
                         async with asyncio.timeout(_REACH_SECONDS):
-                            owner = await self._connect_once(number, make)
+                            owner = await self._connect_once(wanted, make)
                         now = self._owner_of(number)
                         if now is not None and now != owner:  # it moved meanwhile
                             self._loop.call_soon(self._moved, number, now)
@@ -287,24 +323,26 @@ class MemberSlices(SliceSet):
                         why = "its member does not answer"
                     except OSError as error:
                         why = error.strerror or str(error)
+                    if not is_patient:
+                        raise SliceAway(self._trouble or why)
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 1.5, _RETRY_SECONDS_MAX)
         except TimeoutError:
             raise SliceAway(self._trouble or why) from None
 
-    async def _connect_once(self, number: int, make: Make) -> Member:
+    async def _connect_once(self, wanted: WantedSlice, make: Make) -> Member:
         """Connect to the owner of a slice, and return it; raise NotThere or OSError."""
-        owner, path = self._owner_of(number), self.socket_of(number)
+        owner, path = self._owner_of(wanted.number), self.socket_of(wanted)
         if path is not None and owner in (None, self._member):
             await self._loop.create_unix_connection(make, str(path))
             return self._member
         if owner is None:
-            raise NotThere("nobody owns it now")
+            raise NotThere(_UNOWNED)
         place = place_of(owner.address)
         if owner == self._member or place is None:
-            raise NotThere(f"{owner.name} owns it and does not serve it now")
+            raise NotThere(_not_served(owner))
         try:
-            await reach(place, self.key.line(number), make, self._tls)
+            await reach(place, self.key.line(wanted), make, self._tls)
         except NotThere as error:
             raise NotThere(f"{owner.name}: {error}") from None
         return owner
@@ -321,3 +359,7 @@ class MemberSlices(SliceSet):
         await super().stop()
         with contextlib.suppress(TookTooLong):
             await run_aside(self._engine.close, ENGINE_SECONDS)
+
+
+def _not_served(owner: Member) -> str:
+    return f"{owner.name} owns it and does not serve it now"

@@ -82,6 +82,7 @@ class SliceRouter:
         self._reloading = asyncio.Lock()
         self._members: set[ClientConnection] = set()  # connections of other members
         self._mails: set[ClientConnection] = set()  # of the slices here, for their messages
+        self._at_move = list[Callable[[int, Member], None]]()
         self._slices: SliceSet | None = None  # None: it has not started yet
         self._connections_max = 0
         self._tls = Tls()
@@ -281,11 +282,20 @@ class SliceRouter:
         asleep."""
         for connection in (*self._connections, *self._mails):
             connection.note_owner(number, owner)
+        for moved in self._at_move:
+            moved(number, owner)
 
-    async def connect_http(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Connect to a slice by HTTP, once it serves; raise SliceAway."""
+    def call_at_move(self, moved: Callable[[int, Member], None]) -> None:
+        """Call this with a slice of a fleet and its new owner, whenever it has another one."""
+        self._at_move.append(moved)
+
+    async def connect_http(
+        self, number: int, make: Callable[[], asyncio.BaseProtocol], is_patient: bool = True
+    ) -> Member | None:
+        """Connect to a slice by HTTP, once it serves; return the member of a fleet that has it.
+        Raise SliceAway: soon, unless `is_patient`, if it does not serve now."""
         assert self._slices is not None
-        await self._slices.connect_http(number, make)
+        return await self._slices.connect_http(number, make, is_patient)
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a task of the router."""
@@ -300,6 +310,16 @@ class SliceRouter:
         """Return why a slice does not serve now; None: it serves."""
         assert self._slices is not None
         return self._slices.why_away(number)
+
+    @property
+    def is_in_fleet(self) -> bool:
+        """True if other members serve some of the slices."""
+        return isinstance(self._slices, MemberSlices)
+
+    def is_here(self, number: int) -> bool:
+        """True if a slice serves on this machine."""
+        assert self._slices is not None
+        return self._slices.is_here(number)
 
     @property
     def default_project(self) -> str | None:

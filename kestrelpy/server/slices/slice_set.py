@@ -112,12 +112,22 @@ class SliceSet:
         if self._trunks.get(number) is trunk:
             del self._trunks[number]
 
-    async def connect_http(self, number: int, make: Make) -> None:
-        """Connect to a slice by HTTP, once it serves; raise SliceAway."""
-        path = self.processes[number].http_path
-        assert path is not None, "HTTP is on from the start"
+    async def connect_http(
+        self, number: int, make: Make, is_patient: bool = True
+    ) -> Member | None:
+        """Connect to a slice by HTTP, once it serves; return the member of a fleet that has it.
+        Raise SliceAway: at once, unless `is_patient`, if it does not serve now."""
+        each = self.processes[number]
+        assert each.http_path is not None, "HTTP is on from the start"
+        if not is_patient and not each.is_serving:
+            raise SliceAway(each.status)
         connect = self._loop.create_unix_connection
-        await self._connect(number, partial(connect, make, str(path)))
+        await self._connect(number, partial(connect, make, str(each.http_path)))
+        return None
+
+    def is_here(self, number: int) -> bool:
+        """True if a slice serves on this machine."""
+        return self.processes[number].is_serving
 
     def why_away(self, number: int) -> str | None:
         """Return why a slice does not serve now; None: it serves."""

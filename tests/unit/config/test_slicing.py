@@ -53,12 +53,9 @@ def test_an_alias_of_queues_in_two_slices_is_refused(tmp_path: Path) -> None:
     assert not read(tmp_path, OFF + text).is_router
 
 
-def test_http_leads_to_slices_here_and_not_yet_to_those_of_an_engine(tmp_path: Path) -> None:
+def test_http_leads_to_slices_here_and_to_those_of_an_engine(tmp_path: Path) -> None:
     assert read(tmp_path, "[fleet]\nslices = 3\n").is_router
-    said = refused(
-        tmp_path, '[fleet]\nslices = 3\nengine = "postgresql://h/d"\naddress = "h:1"\n'
-    )
-    assert "slices with engine and http_port" in said
+    assert read(tmp_path, f'[fleet]\n{ENGINE}address = "h:1"\n').is_router
 
 
 def test_the_text_port_leads_to_slices(tmp_path: Path) -> None:

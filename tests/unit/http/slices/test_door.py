@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from journal.engine import Member
+from kestrelpy.http.slices import door
 from tests.support.sliced_web import SLICES, SlicedWeb, SliceHere, sliced_web
 
 QUEUES = ("a", "c", "g")  # one in each slice
@@ -136,6 +138,56 @@ async def test_a_slice_that_is_away_is_named_and_the_others_go_on(web: SlicedWeb
     assert (await web.client.get("/metrics")).status_code == 503
     await web.of("c").start()
     assert (await web.client.get("/ready")).json() == {"ready": True, "why": None, "warning": None}
+
+
+async def test_a_member_of_a_fleet_is_ready_while_a_slice_is_away_and_warns_of_it(
+    web: SlicedWeb,
+) -> None:
+    web.is_in_fleet = True
+    await web.slices[2].stop()
+    warning = "slice 2 does not serve: ended with code 1"
+    said = await web.client.get("/ready")
+    assert (said.status_code, said.json()) == (
+        200, {"ready": True, "why": None, "warning": warning},
+    )  # fmt: skip
+    assert (await web.client.get("/health")).status_code == 503
+    for number in (1, 3):
+        await web.slices[number].stop()
+    assert (await web.client.get("/ready")).status_code == 503
+
+
+async def test_what_names_the_slices_that_are_away_waits_for_none_that_is_silent(
+    web: SlicedWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await web.slices[2].stop()
+    silent = await asyncio.start_unix_server(lambda reader, writer: None, web.slices[2].http)
+    monkeypatch.setattr(web, "why_away", lambda number: None)
+    monkeypatch.setattr(door, "ANSWER_SECONDS", 0.0)
+    async with silent:
+        said = await web.client.get("/health")
+        assert said.status_code == 503
+        assert "slice 2 does not serve: it does not answer" in said.text
+
+
+async def test_what_any_slice_answers_is_asked_on_this_machine(web: SlicedWeb) -> None:
+    web.elsewhere = {1: Member("b", "host-b:1"), 2: Member("b", "host-b:1")}
+    assert (await web.client.get("/admin/me")).status_code == 200
+    assert web.connects == [3]
+    await web.slices[3].stop()
+    assert (await web.client.get("/admin/me")).status_code == 200
+    assert web.connects == [3, 1]
+
+
+async def test_a_request_to_a_member_that_has_lost_its_slice_waits_no_more(
+    web: SlicedWeb,
+) -> None:
+    number = web.placement.slice_of(b"a")
+    web.elsewhere = {number: Member("b", "host-b:1")}
+    asking = asyncio.create_task(web.client.post("/queues/a/leases?wait=20s"))
+    await until(lambda: is_waiting(web, "a"))
+    web.moved(number, Member("c", "host-c:1"))
+    assert (await asking).status_code == 502
+    assert web.connects == [number]  # it is sent once
 
 
 async def test_a_stranger_is_refused_by_the_router_itself(web: SlicedWeb) -> None:

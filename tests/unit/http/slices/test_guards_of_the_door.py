@@ -91,7 +91,7 @@ async def test_an_answer_is_taken_whole_while_there_is_room(method: str, asked: 
     request, link = request_of(method=method), Link(b"12", b"34")
 
     @asynccontextmanager
-    async def linked(number: int) -> AsyncIterator[Link]:
+    async def linked(number: int, is_patient: bool) -> AsyncIterator[Link]:
         yield link
 
     request._link = linked

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from journal.engine import Member
 from kestrelpy.http.slices.links import HELD_BYTES_MAX, Links, SliceEnded, SliceLink
 from kestrelpy.http.slices.ports import SlicesPort
 
@@ -42,12 +43,21 @@ class Slices:
 
     def __init__(self) -> None:
         self.wires: list[Wire] = []
+        self.owner: Member | None = None
+        self.are_patient = list[bool]()
 
-    async def connect_http(self, number: int, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    def call_at_move(self, moved: Callable[[int, Member], None]) -> None:
+        self.moved = moved
+
+    async def connect_http(
+        self, number: int, make: Callable[[], asyncio.BaseProtocol], is_patient: bool
+    ) -> Member | None:
+        self.are_patient.append(is_patient)
         link = make()
         assert isinstance(link, SliceLink)
         self.wires.append(Wire(link))
         link.connection_made(self.wires[-1])
+        return self.owner
 
 
 @pytest.fixture
@@ -156,3 +166,35 @@ async def test_what_is_no_answer_ends_the_connection(links: Links) -> None:
     link = await links.take(1)
     link.data_received(HEAD % 0)  # nobody has asked
     assert not link.is_open
+
+
+async def test_a_slice_that_moves_ends_the_requests_to_its_former_owner(
+    links: Links, slices: Slices
+) -> None:
+    slices.owner = Member("a", "host-a:1")
+    free, asking = await links.take(1), await links.take(1)
+    other = await links.take(2)
+    for link in (free, asking, other):
+        link.begin(b"GET / HTTP/1.1\r\n\r\n")
+    free.data_received(HEAD % 0)
+    links.give(1, free)
+
+    slices.moved(1, Member("a", "host-a:1"))
+    assert free.is_open
+    slices.moved(1, Member("b", "host-b:1"))
+    with pytest.raises(SliceEnded):
+        await asking.answer_begins()
+    links.give(1, asking)
+
+    assert not free.is_open
+    assert other.is_open
+    assert await links.take(1) not in (free, asking)
+
+
+async def test_a_connection_of_a_slice_here_is_not_broken_by_an_owner(
+    links: Links, slices: Slices
+) -> None:
+    link = await links.take(1, is_patient=False)
+    slices.moved(1, Member("b", "host-b:1"))
+    assert link.is_open
+    assert slices.are_patient == [False]

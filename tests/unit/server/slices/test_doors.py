@@ -10,16 +10,20 @@ from typing import cast
 
 import pytest
 
-from kestrelpy.server.slices.doors import Entrance, Key, NotThere, Side, join, reach
+from kestrelpy.server.slices.doors import Entrance, Key, NotThere, Side, WantedSlice, join, reach
 from kestrelpy.wire import keepalive
 
 KEY = Key("3f6a", "a-secret-of-members")
 OPEN = Key("3f6a", "")
+LINE = KEY.line(WantedSlice(1))
 
 
 @pytest.mark.parametrize("key", [KEY, OPEN])
-def test_members_with_the_same_settings_understand_each_other(key: Key) -> None:
-    assert key.read(key.line(5)) == 5
+@pytest.mark.parametrize("wanted", [WantedSlice(5), WantedSlice(16, is_http=True)])
+def test_members_with_the_same_settings_understand_each_other(
+    key: Key, wanted: WantedSlice
+) -> None:
+    assert key.read(key.line(wanted)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,9 @@ def test_members_with_the_same_settings_understand_each_other(key: Key) -> None:
         (b"slice 1", "no line of a member"),
         (b"slice x 3f6a a-secret-of-members", "no line of a member"),
         (b"slice -1 3f6a a-secret-of-members", "no line of a member"),
+        (b"slice 1/ftp 3f6a a-secret-of-members", "no line of a member"),
+        (b"slice /http 3f6a a-secret-of-members", "no line of a member"),
+        (b"slice 1/http 3f6a", "its secret_file"),
         (b"slice 1 3f6a a-secret-of-members x", "no line of a member"),
         (b"slice 1 3f6a", "its secret_file"),
         (b"slice 1 3f6a a-secret-of-member", "its secret_file"),
@@ -98,11 +105,12 @@ class Port:
 
     key = KEY
 
-    def __init__(self) -> None:
+    def __init__(self, has_http: bool = True) -> None:
+        self.has_http = has_http
         self.tasks: list[Coroutine[object, object, None]] = []
 
-    def socket_of(self, number: int) -> Path | None:
-        return Path("1") if number == 1 else None
+    def socket_of(self, wanted: WantedSlice) -> Path | None:
+        return Path("1") if wanted.number == 1 else None
 
     def start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         self.tasks.append(work)
@@ -110,8 +118,8 @@ class Port:
         return cast(asyncio.Task[None], None)
 
 
-def entered(*pieces: bytes) -> tuple[Client, Wire, Port]:
-    client, wire, port = Client(), Wire(), Port()
+def entered(*pieces: bytes, has_http: bool = True) -> tuple[Client, Wire, Port]:
+    client, wire, port = Client(), Wire(), Port(has_http)
     entrance = Entrance(port, client)
     entrance.connection_made(wire)
     for each in pieces:
@@ -131,9 +139,9 @@ def test_what_a_client_says_comes_to_its_connection_whole(pieces: tuple[bytes, .
     assert not client.is_given
 
 
-@pytest.mark.parametrize("cut", range(1, len(KEY.line(1))))
-def test_a_member_is_joined_to_the_slice_however_its_line_is_cut(cut: int) -> None:
-    line = KEY.line(1)
+@pytest.mark.parametrize("cut", range(1, len(LINE)))
+@pytest.mark.parametrize("line", [LINE, KEY.line(WantedSlice(1, is_http=True))])
+def test_a_member_is_joined_to_the_slice_however_its_line_is_cut(line: bytes, cut: int) -> None:
     client, wire, port = entered(line[:cut], line[cut:])
 
     assert client.is_given
@@ -145,12 +153,13 @@ def test_a_member_is_joined_to_the_slice_however_its_line_is_cut(cut: int) -> No
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (KEY.line(2), b"SERVER_ERROR this member does not have the slice now\r\n"),
-        (OPEN.line(1), b"SERVER_ERROR its secret_file in [fleet] is not that of this member\r\n"),
-        (KEY.line(1) + b"x", b"SERVER_ERROR this is no line of a member of this fleet\r\n"),
+        (KEY.line(WantedSlice(2)), b"SERVER_ERROR this member does not have the slice now\r\n"),
+        (OPEN.line(WantedSlice(1)),
+         b"SERVER_ERROR its secret_file in [fleet] is not that of this member\r\n"),
+        (LINE + b"x", b"SERVER_ERROR this is no line of a member of this fleet\r\n"),
         (b"slice " * 200, b"SERVER_ERROR this is no line of a member of this fleet\r\n"),
     ],
-)
+)  # fmt: skip
 def test_who_is_no_member_is_refused_and_reaches_nothing(line: bytes, says: bytes) -> None:
     client, wire, port = entered(line, b"set a 0 0 1\r\nx\r\n")
 
@@ -159,6 +168,16 @@ def test_who_is_no_member_is_refused_and_reaches_nothing(line: bytes, says: byte
     assert not client.is_given
     assert client.heard == b""
     assert port.tasks == []
+
+
+def test_a_member_without_http_says_so() -> None:
+    client, wire, port = entered(KEY.line(WantedSlice(1, is_http=True)), has_http=False)
+
+    assert wire.sent == b'SERVER_ERROR this member has http_port = "off"\r\n'
+    assert not client.is_given
+    assert port.tasks == []
+    client, wire, port = entered(LINE, has_http=False)
+    assert client.is_given
 
 
 def test_an_end_of_the_input_before_the_first_line_is_the_clients() -> None:
@@ -188,8 +207,8 @@ async def test_an_answer_that_is_not_the_yes_is_the_reason(answer: bytes, says: 
     async with server:
         place = server.sockets[0].getsockname()
         with pytest.raises(NotThere, match=says):
-            await reach(place, KEY.line(1), Side)
-    assert asked == [KEY.line(1)]
+            await reach(place, LINE, Side)
+    assert asked == [LINE]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +231,7 @@ async def test_what_comes_with_the_yes_is_not_lost(
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
     made = list[Side]()
     with pytest.raises(NotThere, match="^OK$" if more else "it closed the connection"):
-        await reach(("host", 1), KEY.line(1), lambda: made.append(Side()) or made[0])
+        await reach(("host", 1), LINE, lambda: made.append(Side()) or made[0])
     assert made == []
 
 
@@ -248,7 +267,7 @@ async def test_both_ends_of_a_connection_of_members_end_soon_after_their_network
     )
     sides = list[Side]()
     place = server.sockets[0].getsockname()
-    await reach(place, KEY.line(1), lambda: sides.append(Side()) or sides[0])
+    await reach(place, LINE, lambda: sides.append(Side()) or sides[0])
     for each in (wires[0], sides[0].transport):
         assert each is not None
         sock = each.get_extra_info("socket")
