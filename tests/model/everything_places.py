@@ -37,6 +37,11 @@ SETTINGS_ELSEWHERE: Final = {
         "::test_with_sync_in_turn_no_thread_syncs_and_stored_waits_all_the_same",
         "it says on which thread, and the machines have none",
     ),
+    "sliced": (
+        "tests/process/router/test_sliced.py"
+        "::test_killed_slices_lose_nothing_and_keep_the_order_of_keys",
+        "it concerns several slices, and the machines have one server",
+    ),
 }  # fmt: skip
 SCHEDULES_ELSEWHERE: Final[dict[str, tuple[str, str]]] = {}
 DRAWN_OF_SCHEDULES: Final = ("cron", "queue", "body", "catch_up")
