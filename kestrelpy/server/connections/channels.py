@@ -330,7 +330,8 @@ class Trunk(asyncio.Protocol):
                     channel.note(kind, length)
             except Exception:  # a bug: this client ends, the others do not
                 log.exception("a channel of the router")
-                self._channels[number].abort()
+                if (failed := self._channels.get(number)) is not None:
+                    failed.abort()
             at = end
         self._rest = data[at:]
 

@@ -50,7 +50,9 @@ class Talker(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert not (self.has_end or self.is_lost)
-        if data == b"a bug":
+        if data == b"a bug at its end":
+            self.channel.abort()
+        if data.startswith(b"a bug"):
             raise RuntimeError("a bug")
         self.heard += data
 
@@ -261,11 +263,12 @@ async def test_an_answer_that_came_before_the_loss_is_read_when_its_protocol_rea
     assert client.is_lost
 
 
+@pytest.mark.parametrize("bug", [b"a bug", b"a bug at its end"])
 async def test_a_bug_in_one_protocol_ends_its_channel_alone(
-    two: Two, caplog: pytest.LogCaptureFixture
+    two: Two, caplog: pytest.LogCaptureFixture, bug: bytes
 ) -> None:
     first, second = two.open(), two.open()
-    first.channel.write(b"a bug")
+    first.channel.write(bug)
     second.channel.write(b"hello")
     await two.carry()
     assert two.servers[1].heard == b"hello"
