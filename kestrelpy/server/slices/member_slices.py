@@ -46,6 +46,7 @@ from kestrelpy.server.slices.slice_set import RETRY_SECONDS, Make, SliceSet
 log = logging.getLogger("kestrelpy.router")
 _T = TypeVar("_T")
 
+_SILENT: Final = "the engine does not answer"
 _LOOKS: Final = 10  # in `takeover`
 _LOOK_SECONDS_MAX: Final = 0.2
 # A request waits that much longer than a takeover takes at least.
@@ -106,10 +107,10 @@ class MemberSlices(SliceSet):
             except TookTooLong:
                 break
             except EngineAway as error:
-                trouble = error.strerror or str(error)
+                trouble = f"{_SILENT}: {error.strerror or error}"
                 if trouble != self._trouble:
                     self._trouble = trouble
-                    self._say(f"the engine does not answer: {trouble}")
+                    self._say(trouble)
                 await self._pause()
                 continue
             if why := why_other_layout(found, layout):
@@ -164,18 +165,24 @@ class MemberSlices(SliceSet):
             )
             seen = await self._asked(self._ask)
         except TookTooLong:
-            self._trouble = "the engine does not answer"
+            self._note_trouble(_SILENT)
         except EngineAway as error:
-            self._trouble = f"the engine does not answer: {error.strerror or error}"
+            self._note_trouble(f"{_SILENT}: {error.strerror or error}")
             self._blind_s = self._loop.time()
         else:
-            self._trouble = ""
+            self._note_trouble("")
             before, self._seen, self._looked_s = self._seen.owners, seen, began_s
             for number in seen.owners:
                 owner = self._owner_of(number)
                 if owner is not None and owner != before.get(number):
                     self._moved(number, owner)
         self._tell()
+
+    def _note_trouble(self, trouble: str) -> None:
+        """Say in the log, once, that the engine does not answer, and when it does again."""
+        before, self._trouble = self._trouble, trouble
+        if trouble != before and (trouble or before.startswith(_SILENT)):
+            log.warning("%s", trouble or "the engine answers again")
 
     async def _asked(self, work: Callable[[], _T]) -> _T:
         """Return what the engine answers; raise TookTooLong if it is silent at the end of this

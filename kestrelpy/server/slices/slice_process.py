@@ -39,6 +39,7 @@ _READY: Final = b"READY=1"
 _STOPPING: Final = b"STOPPING=1"
 _STATUS: Final = b"STATUS="
 _STANDBY: Final = "standby of "
+_HINDERED: Final = ("standby: the engine", "standby: its cache")
 
 
 class SliceProcess:
@@ -162,7 +163,7 @@ class SliceProcess:
         self._pulse.beat(asyncio.get_running_loop().time())
         for line in lines:
             if line.startswith(_STATUS):
-                self.status = line.removeprefix(_STATUS).decode("utf-8", "replace")
+                self._note_status(line.removeprefix(_STATUS).decode("utf-8", "replace"))
         is_alive = self._process is not None and self._process.returncode is None
         if _STOPPING in lines and self.is_serving:  # it ends, or becomes a standby
             self.is_serving = False
@@ -173,6 +174,13 @@ class SliceProcess:
             if self._is_reload_due:
                 self.reload()
             self._note()
+
+    def _note_status(self, status: str) -> None:
+        """Keep what the process says of itself; say in the log, once, what keeps it from waiting
+        for its slice."""
+        if status != self.status and status.startswith(_HINDERED):
+            log.warning("slice %d: %s", self.number, status)
+        self.status = status
 
     def reload(self) -> None:
         """Let it read its configuration again, once it serves: until then SIGHUP would end it."""

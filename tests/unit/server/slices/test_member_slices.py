@@ -15,7 +15,7 @@ from kestrelpy.config import Config
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.directory import layout_of
 from kestrelpy.server.slices import member_slices
-from kestrelpy.server.slices.doors import NotThere
+from kestrelpy.server.slices.doors import NotThere, WantedSlice
 from kestrelpy.server.slices.member_slices import MemberSlices, Seen
 
 HERE, OTHER, NOWHERE = Member("a", "a:1"), Member("b", "b:2"), Member("c", "nowhere")
@@ -121,7 +121,7 @@ async def test_a_slice_that_is_not_reached_says_where_it_is(
     if process is not None:
         slices.processes[1] = cast(Any, Process(tmp_path, process))
     with pytest.raises(NotThere) as refused:
-        await slices._connect_once(1, cast(Any, None))
+        await slices._connect_once(WantedSlice(1), cast(Any, None))
     assert str(refused.value) == why
 
 
@@ -141,7 +141,7 @@ async def test_a_connection_leads_to_the_owner(
     slices._seen = Seen({} if owner is None else {1: owner}, [], set())
     slices._looked_s = 5.0
     slices.processes[1] = cast(Any, Process(tmp_path, True, began_s=4.0))
-    assert await slices._connect_once(1, asyncio.Protocol) == (owner or HERE)
+    assert await slices._connect_once(WantedSlice(1), asyncio.Protocol) == (owner or HERE)
     assert reached == ([("b", 2)] if owner is OTHER else [])
     server.close()
 
@@ -233,9 +233,12 @@ async def test_a_member_starts_without_a_namesake_and_after_one_that_is_silent(
     assert len(paused) == 2
 
 
-async def test_what_troubled_the_engine_is_forgotten_when_it_answers(tmp_path: Path) -> None:
+async def test_what_troubled_the_engine_is_said_once_and_forgotten_when_it_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     slices = slices_of(tmp_path)
-    answers = iter([EngineAway(1, "it is away"), Seen({1: OTHER}, [], set())])
+    away, seen = EngineAway(1, "it is away"), Seen({1: OTHER}, [], set())
+    answers = iter([seen, away, away, seen, seen])
 
     def ask() -> Seen:
         answer = next(answers)
@@ -245,9 +248,15 @@ async def test_what_troubled_the_engine_is_forgotten_when_it_answers(tmp_path: P
 
     cast(Any, slices)._ask = ask
     await slices._look()
-    assert slices._trouble == "the engine does not answer: it is away"
+    assert not caplog.records
     await slices._look()
+    assert slices._trouble == "the engine does not answer: it is away"
+    for _ in range(3):
+        await slices._look()
     assert (slices._trouble, slices._seen.owners) == ("", {1: OTHER})
+    assert caplog.messages == [
+        "the engine does not answer: it is away", "the engine answers again"
+    ]  # fmt: skip
 
 
 async def test_no_plan_is_followed_once_the_member_is_told_to_end(

@@ -11,7 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from journal.engine import Member, Owner
 from kestrelpy.config import FleetConfig
+from kestrelpy.fleet.member import Standby
 from kestrelpy.server.slices import slice_process
 from kestrelpy.server.slices.slice_process import SILENT_SECONDS, SliceProcess
 
@@ -183,6 +185,18 @@ async def test_each_change_of_what_it_does_is_noted_once(
     for each in said:
         slice_.say(each)
     assert (slice_.process.is_serving, slice_.notes) == (is_serving, notes)
+
+
+async def test_what_keeps_a_standby_from_its_slice_is_in_the_log_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    slice_ = Hearing(tmp_path, Told())
+    away = Standby(None, "too many clients already").sentence
+    cache = Standby(None, "", "its cache cannot be used: it is full").sentence
+    waits = Standby(Owner(Member("b"), 1, 1, 0.0, False), "").sentence
+    for each in (waits, away, away, waits, cache, away):
+        slice_.say(b"STATUS=" + each.encode())
+    assert caplog.messages == [f"slice 1: {each}" for each in (away, cache, away)]
 
 
 async def test_a_process_reloads_once_for_each_time_that_it_is_told_to(tmp_path: Path) -> None:
