@@ -50,6 +50,17 @@ def found_after_power_loss(disk: MemoryDisk) -> list[list[bytes]]:
 # -- append, write, sync ------------------------------------------------------------------------
 
 
+def test_a_batch_says_when_it_was_written() -> None:
+    disk = MemoryDisk()
+    writer = writer_on(disk)
+    writer.put(b"a")
+    writer.commit()
+    (record,) = start(disk.kill_clone()).records
+    batch = decode(disk.read(path_of(1)), record.offset - HEADER_BYTES, 0, 1)
+    assert batch is not None
+    assert (batch.kind, batch.time_ms) == (Kind.BATCH, TIME_MS)
+
+
 def test_append_numbers_records_and_touches_no_disk() -> None:
     disk = MemoryDisk()
     writer = writer_on(disk)

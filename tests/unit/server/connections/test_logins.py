@@ -263,3 +263,26 @@ async def test_a_secret_that_was_right_while_a_login_waited_is_not_checked_again
     monkeypatch.setattr(module, "is_secret", lambda *_: pytest.fail("checked again"))
     assert await users.check("anna", b"letmein", "peer") is grant
     assert users._line.is_free
+
+
+async def test_logins_that_wait_at_once_share_their_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users, made = logins(monkeypatch), list[int]()
+    line, pool = type(users._line), module.ThreadPoolExecutor
+    enter = line.enter
+
+    async def enter_later(self: Any, origin: tuple[str, str]) -> None:
+        await enter(self, origin)
+        await asyncio.sleep(0)
+
+    def pool_of(count: int, name: str) -> Any:
+        made.append(count)
+        return pool(count, name)
+
+    monkeypatch.setattr(line, "enter", enter_later)
+    monkeypatch.setattr(module, "ThreadPoolExecutor", pool_of)
+    found = await asyncio.gather(*(users.check("anna", b"letmein", f"p{n}") for n in range(3)))
+    assert None not in found
+    assert len(made) == 1
+    users.close()

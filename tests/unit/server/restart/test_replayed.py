@@ -44,6 +44,23 @@ def test_a_queue_with_items_of_children_is_needed() -> None:
     assert replayed(stage, "jobs").is_needed()
 
 
+def test_a_queue_with_children_without_items_is_needed_for_damage_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = ServerHarness()
+    stage.say("a", b"get jobs+audit")
+    stage.store(b"a")
+    stage.say("a", b"get jobs+audit")
+    stage.kill()
+    whole = replayed(stage, "jobs")
+    assert whole.queue.children
+    assert not whole.is_needed()
+    monkeypatch.setattr(whole, "damages", lambda: ["lost"])
+    assert whole.is_needed()
+    whole.queue.children.clear()
+    assert not whole.is_needed()
+
+
 def test_an_error_of_the_replay_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = ServerHarness()
     stage.store(b"a")
