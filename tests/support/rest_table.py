@@ -274,7 +274,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.registry.stand_in.StandIn": {"_queue": WORKS},
     "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER, "lowest_of": WORKS},
     "protocol.routing.sliced_queues.SlicedQueues": {
-        "_fetches": CACHE, "_producers": TOTAL, "_port placement": WORKS,
+        "_turns": CACHE, "_producers": TOTAL, "_port placement": WORKS,
     },
     "core.index.token_range.TokenRange": {"below": NUMBER},
     "core.trash.Trash": {},
@@ -540,6 +540,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.replies.JointReply protocol.verbs.get.PendingGet
         protocol.routing.answer_ends.AnswerEnds protocol.routing.asking.AskSlice
         protocol.routing.asking.AskAtOnce protocol.routing.sliced.SlicedSeat
+        protocol.routing.sliced.Opened
         protocol.routing.routed_wire.Awaited protocol.routing.routed.RoutedConversation
         protocol.routing.routed_login.RoutedLogin
         server.slices.connections.ClientConnection server.slices.connections.SliceConnection

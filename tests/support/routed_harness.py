@@ -95,6 +95,7 @@ class NoneSliced:
     def __init__(self) -> None:
         self.sliced: dict[bytes, KeySettings] = {}
         self.own: list[int] | None = None  # None: all
+        self.unknown: set[int] = set()  # slices that no member serves
         self.sliced_queues = SlicedQueues(self)
 
     def keys_of(self, name: bytes) -> KeySettings | None:
@@ -106,6 +107,10 @@ class NoneSliced:
 
     def own_slices(self) -> list[int]:
         return [*range(1, self.placement.slices + 1)] if self.own is None else self.own
+
+    def foreign_slices(self) -> list[int]:
+        own, gone = self.own_slices(), self.unknown
+        return [n for n in range(1, self.placement.slices + 1) if n not in own and n not in gone]
 
 
 class RoutedHarness(NoneSliced, ServerHarness):

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from journal.format import Origin
+from journal.format import Origin, split
 from kestrelpy.core.index import Lease
+from kestrelpy.core.item import Item
 from kestrelpy.core.queue import AnyQueue
 from kestrelpy.core.registry import Lifecycle
 from kestrelpy.core.subscription import onward
@@ -188,7 +189,7 @@ class Transfers:
 
     def _store(self, request: TransferRequest, lease: Lease, now_ms: int) -> None:
         """Store a copy of the item in the target. Raise Refused if the target refuses it."""
-        if (peer := self.remote.peer_of(request.target, lease.item.key)) is not None:
+        if (peer := self._peer_of(request.target, lease.item)) is not None:
             self._send(peer, request, lease, now_ms)
             return
         source, item = request.source, lease.item
@@ -208,6 +209,18 @@ class Transfers:
         request.stored()
         self._count_in(request, item.size)
         self.in_flight.stored(request, lease, target, copy, lsn)
+
+    def _peer_of(self, target: bytes, item: Item) -> Peer | None:
+        """Return the server where the copy of an item belongs, by the key that the target gives it;
+        None: in this one."""
+        if not self.remote.peers:
+            return None
+        keys = self._registry.policy_of(target, b"").keys
+        try:
+            word = keys.key_of(target, tuple(split(item.key)), item.body)
+        except ClientError:
+            word = b""  # the target refuses it
+        return self.remote.peer_of(target, word)
 
     def _send(self, peer: Peer, request: TransferRequest, lease: Lease, now_ms: int) -> None:
         """Send the item to another server. Raise Refused if that is away."""

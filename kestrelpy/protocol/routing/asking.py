@@ -27,12 +27,14 @@ class AskSlice(NamedTuple):
 
 class AskAtOnce:
     """The same wait in several slices. The first item, or refusal, ends the waits of the others;
-    `answers` are those of all slices, in the order in which they came."""
+    `answers` are those of all slices, in the order in which they came. `is_held`: an item that
+    comes is the connection's, and a slice that dies takes it back."""
 
-    __slots__ = ("_begun", "_is_told", "answers", "open", "raw")
+    __slots__ = ("_begun", "_is_held", "_is_told", "answers", "open", "raw")
 
-    def __init__(self, slices: list[int], raw: bytes) -> None:
+    def __init__(self, slices: list[int], raw: bytes, is_held: bool) -> None:
         self.raw: Final = raw
+        self._is_held = is_held
         self.open: Final = dict.fromkeys(slices)  # those that owe their answer
         self.answers: Final[dict[int, bytes]] = {}
         self._begun: dict[int, list[bytes]] = {}
@@ -44,6 +46,15 @@ class AskAtOnce:
         if is_whole and slice_ in self.open:
             del self.open[slice_]
             self.answers[slice_] = b"".join(self._begun.pop(slice_))
+
+    def fail(self, slice_: int, error: bytes) -> None:
+        """Note that a slice is gone before all of its answer has come."""
+        self._begun.pop(slice_, None)
+        self.note(slice_, error, True)
+
+    def holds(self, slice_: int) -> bool:
+        """True if an item of this slice is the connection's."""
+        return self._is_held and self.answers.get(slice_, b"").startswith(VALUE)
 
     def to_tell(self, is_over: bool) -> list[int]:
         """Return the slices whose waits end now: there is an answer, or the client `is_over`."""

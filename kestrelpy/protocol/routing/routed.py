@@ -183,15 +183,16 @@ class RoutedConversation:
         """True if the client has nothing in this slice that ends with the connection to it."""
         if self._seat.holds(slice_) or slice_ in self.opened:
             return False
+        if self._race is not None and self._race.holds(slice_):
+            return False
         is_under_way = self._race is None and slice_ == self.slice
         return not (is_under_way and (self.is_owed or self._is_unsure))
 
     def lose(self, slice_: int) -> None:
         """Go on without the connection to a slice, which can be lost."""
         self._readers.pop(slice_, None)
-        if self.is_owed_by(slice_):
-            why = ServerError(f"the connection to slice {slice_} broke")
-            self._note_answer(slice_, self._error(why), True)
+        if self._race is not None and slice_ in self._race.open:
+            self._fail(slice_, ServerError(f"the connection to slice {slice_} broke"))
 
     @property
     def has_wait(self) -> bool:
@@ -407,9 +408,18 @@ class RoutedConversation:
 
     def _note_answer(self, slice_: int, piece: bytes, is_whole: bool) -> None:
         """Note a piece of what a slice answers to a wait in several; go on after the last one."""
-        race = self._race
-        assert race is not None
-        race.note(slice_, piece, is_whole)
+        assert self._race is not None
+        self._race.note(slice_, piece, is_whole)
+        self._go_on_with_race(self._race)
+
+    def _fail(self, slice_: int, error: ServerError) -> None:
+        """Note that a slice answers no wait any more; go on, with the requests after it as well."""
+        assert self._race is not None
+        self._race.fail(slice_, self._error(error))
+        self._go_on_with_race(self._race)
+        self.run()
+
+    def _go_on_with_race(self, race: AskAtOnce) -> None:
         self._end_race(is_over=False)
         if not race.open:
             self._race = None
@@ -479,9 +489,7 @@ class RoutedConversation:
         """Refuse what was sent to a slice that cannot be connected to: nothing has arrived there.
         """
         if self._race is not None and slice_ in self._race.open:
-            why_not = ServerError(f"slice {slice_} does not answer: {why}")
-            self._note_answer(slice_, self._error(why_not), True)
-            self.run()
+            self._fail(slice_, ServerError(f"slice {slice_} does not answer: {why}"))
             return
         if slice_ != self.slice:
             return  # nothing is under way there

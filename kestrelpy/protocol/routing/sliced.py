@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from kestrelpy.errors import ClientError, Refused
 from kestrelpy.protocol.parse import (
@@ -38,49 +38,55 @@ from kestrelpy.wire.refusals import CLIENT_ERROR, is_refusal
 
 _DELETED: Final = b"DELETED\r\n"
 _NOT_FOUND: Final = b"NOT_FOUND\r\n"
+_GONE: Final = b"STAT state gone\r\n"
 Step = AskSlice | AskAtOnce
 
 
-class SlicedSeat:
-    """What a connection has of sliced queues: the slices of the items that it opened, the oldest
-    first, and the slice where it puts items."""
+class Opened(NamedTuple):
+    """An item that a connection has opened: its slice, and the token of its lease."""
 
-    __slots__ = ("_opened", "producer")
+    slice: int
+    token: int
+
+
+class SlicedSeat:
+    """What a connection has of sliced queues: the items that it opened, the oldest first, and the
+    slice where it puts items. The lease of such an item may have ended meanwhile."""
+
+    __slots__ = ("opened", "producer")
 
     def __init__(self) -> None:
-        self._opened: dict[bytes, list[int]] = {}
+        self.opened: dict[bytes, list[Opened]] = {}
         self.producer = 0  # 0: none yet
 
     def oldest(self, name: bytes) -> int:
         """Return the slice of the item of this queue that was opened first; 0: none is open."""
-        found = self._opened.get(name)
-        return found[0] if found else 0
+        found = self.opened.get(name)
+        return found[0].slice if found else 0
 
     @property
     def count(self) -> int:
         """How many items are open."""
-        return sum(map(len, self._opened.values()))
-
-    @property
-    def queues(self) -> list[bytes]:
-        """The queues with an open item."""
-        return [*self._opened]
+        return sum(map(len, self.opened.values()))
 
     def holds(self, slice_: int) -> bool:
         """True if an item of this slice is open."""
-        return slice_ in chain.from_iterable(self._opened.values())
+        return any(each.slice == slice_ for each in chain.from_iterable(self.opened.values()))
 
-    def opened(self, name: bytes, slice_: int) -> None:
+    def has(self, name: bytes, token: int) -> bool:
+        """True if the item with this token is open."""
+        return any(each.token == token for each in self.opened.get(name, ()))
+
+    def note(self, name: bytes, opened: Opened) -> None:
         """Note that an item was opened."""
-        self._opened.setdefault(name, []).append(slice_)
+        self.opened.setdefault(name, []).append(opened)
 
-    def ended(self, name: bytes) -> None:
-        """Note that the item of this queue that was opened first is open no more."""
-        found = self._opened.get(name)
-        if found:
-            found.pop(0)
-            if not found:
-                del self._opened[name]
+    def ended(self, name: bytes, token: int = 0) -> None:
+        """Note that the item with this token is open no more; 0: the one that was opened first."""
+        found = self.opened.pop(name, [])
+        first = found[0].token if found else 0
+        if left := [each for each in found if each.token != (token or first)]:
+            self.opened[name] = left
 
 
 def slice_of_set(command: Store, queues: SlicedQueues, seat: SlicedSeat) -> int:
@@ -115,17 +121,23 @@ def _steps(command: Command, raw: bytes, queues: SlicedQueues, seat: SlicedSeat)
         raise _refused(name, "has no children")
     if isinstance(command, Delete | Touch):
         if command.token:
-            return (yield AskSlice(queues.placement.slice_of_token(name, command.token), loud))
+            number = queues.placement.slice_of_token(name, command.token)
+            answer = yield AskSlice(number, loud)
+            if isinstance(command, Delete) and not is_refusal(answer.rstrip()):
+                seat.ended(name, command.token)
+            return answer
         if isinstance(command, Touch):
-            return (yield AskSlice(seat.oldest(name) or queues.order(name)[0], loud))
+            return (yield AskSlice(_slice_of_open(name, queues, seat), loud))
         answers = yield from _all(loud, queues)
         return _DELETED if _DELETED in answers else answers[0]
     if isinstance(command, Withdraw):
+        error = b""
         for number in queues.slices:
             answer = yield AskSlice(number, loud)
-            if answer != _NOT_FOUND:
+            if answer == _DELETED:
                 return answer
-        return _NOT_FOUND
+            error = error or (b"" if answer == _NOT_FOUND else answer)
+        return error or _NOT_FOUND
     if isinstance(command, Plain) and command.verb in _PLAIN:
         return (yield from _PLAIN[command.verb](command, loud, queues))
     raise _refused(name, f"takes no {_verb(command, raw)}: its items are numbered in each slice")
@@ -136,7 +148,7 @@ def _name(command: Command) -> bytes:
     if isinstance(name, bytes):
         return name
     if isinstance(command, Plain):
-        return command.words[0].partition(b"/")[0]
+        return command.words[0].partition(b"/")[0] if command.words else b""
     inner = getattr(command, "command", command)
     target = getattr(inner, "target", None) or getattr(inner, "targets", [None])[0]
     return target.name if isinstance(target, Target) else getattr(inner, "name", b"")
@@ -162,30 +174,32 @@ def _loud(raw: bytes) -> bytes:
 
 def fetch(target: Target, token: int, queues: SlicedQueues, seat: SlicedSeat) -> Asking:
     """Return the steps of one key of a get; raise ClientError."""
-    name, verb = target.name, b"gets" if target.numbered else b"get"
+    name = target.name
     if target.parent or target.begin is not None:
         raise _refused(name, "has no children")
     if target.view is not None:
         raise _refused(name, "has no markers: each slice has its own")
     if target.key:
-        return (yield AskSlice(queues.slice_of(name, target.key, b"", b"", 0), _get(verb, target)))
+        number = queues.slice_of(name, target.key, b"", b"", 0)
+        return (yield AskSlice(number, b"%b %b\r\n" % (_verb_of(target), target.raw)))
     if target.takes and target.wait_ms and target.numbered:
         raise _refused(name, "has no markers, which gets with t= shows: open it, or write get")
-    order = queues.order(name)
+    if target.ending is not None and not target.opens:
+        return (yield from _end(target, token, 0, queues, seat))
+    if target.ending is None and _is_full(target, queues, seat):
+        yield from _look(seat)
+        if _is_full(target, queues, seat):
+            raise ClientError(OPEN_FIRST)
+    order = queues.order(name, target.peeks)
     if target.ending is not None:
-        answer = yield from _end(target, token, order, queues, seat)
-        if not target.opens or not answer.startswith(END):
+        answer = yield from _end(target, token, order[0], queues, seat)
+        if not answer.startswith(END):
             return answer
-    holds_one = bool(seat.oldest(name))
-    is_full = target.opens and not target.lease_ms and seat.count >= queues.open_reads_max
-    if is_full or (target.takes and holds_one):
-        raise ClientError(OPEN_FIRST)
     key, error = _without(target, "t", "close", "token"), b""
     for number in order:
-        answer = yield AskSlice(number, b"%b %b\r\n" % (verb, key))
+        answer = yield AskSlice(number, b"%b %b\r\n" % (_verb_of(target), key))
         if answer.startswith(VALUE):
-            _note(target, number, seat)
-            return _named(answer, target, keeps_number=True)
+            return _noted(answer, target, number, seat)
         if answer.startswith(CLIENT_ERROR):
             return answer
         error = error or (b"" if answer == END else answer)
@@ -194,27 +208,54 @@ def fetch(target: Target, token: int, queues: SlicedQueues, seat: SlicedSeat) ->
     return error or END
 
 
+def _is_full(target: Target, queues: SlicedQueues, seat: SlicedSeat) -> bool:
+    """True if the items that the connection has open stand in the way of this request."""
+    if _is_held(target):
+        return seat.count >= queues.open_reads_max
+    return target.takes and bool(seat.oldest(target.name))
+
+
+def _is_held(target: Target) -> bool:
+    """True if an item that is opened is leased to the connection."""
+    return target.opens and not target.lease_ms
+
+
+def _look(seat: SlicedSeat) -> Generator[Step, bytes, None]:
+    """Forget the items whose leases are over: by a deadline, by a token, with the queue."""
+    for name, found in [*seat.opened.items()]:
+        for each in found:
+            request = b"stats %b/token=%d\r\n" % (name, each.token)
+            answer = yield AskSlice(each.slice, request, until_end=True)
+            if answer == END or _GONE in answer:
+                seat.ended(name, each.token)
+
+
+def _slice_of_open(name: bytes, queues: SlicedQueues, seat: SlicedSeat) -> int:
+    """Return the slice of the item that the connection opened first. If it has noted none: the home
+    of the queue, where it may have one of a time before the queue was sliced."""
+    return seat.oldest(name) or queues.placement.slice_of(name)
+
+
 def _end(
-    target: Target, token: int, order: list[int], queues: SlicedQueues, seat: SlicedSeat
+    target: Target, token: int, first: int, queues: SlicedQueues, seat: SlicedSeat
 ) -> Asking:
-    """End a lease, and open the next item in the same trip if it is the turn of that slice. END:
-    it is ended, and nothing was opened."""
-    name, verb = target.name, b"gets" if target.numbered else b"get"
-    held = seat.oldest(name)
-    number = queues.placement.slice_of_token(name, token) if token else held or order[0]
-    is_next = target.opens and number == order[0]
-    left = seat.count - (not token and held > 0)
-    if target.opens and not target.lease_ms and left >= queues.open_reads_max:
-        raise ClientError(OPEN_FIRST)
+    """End a lease, and open the next item in the same trip if it is the turn of that slice: the
+    `first` one. END: it is ended, and nothing was opened."""
+    name = target.name
+    held = seat.has(name, token) if token else seat.oldest(name) > 0
+    of_token = queues.placement.slice_of_token(name, token) if token else 0
+    number = of_token or _slice_of_open(name, queues, seat)
+    is_next = target.opens and number == first
+    if _is_held(target) and seat.count - held >= queues.open_reads_max:
+        yield from _look(seat)
+        held = seat.has(name, token) if token else seat.oldest(name) > 0
+        if seat.count - held >= queues.open_reads_max:
+            raise ClientError(OPEN_FIRST)
     key = _without(target, "t") if is_next else _without(target, "t", "open", "lease", "full")
-    answer = yield AskSlice(number, b"%b %b\r\n" % (verb, key))
-    is_ended = answer == END or answer.startswith((VALUE, CLIENT_ERROR))
-    if not token and is_ended:
-        seat.ended(name)
-    if answer.startswith(VALUE):
-        _note(target, number, seat)
-        return _named(answer, target, keeps_number=True)
-    return answer
+    answer = yield AskSlice(number, b"%b %b\r\n" % (_verb_of(target), key))
+    if answer == END or answer.startswith((VALUE, CLIENT_ERROR)):
+        seat.ended(name, token)
+    return _noted(answer, target, number, seat) if answer.startswith(VALUE) else answer
 
 
 def _wait(target: Target, slices: list[int], seat: SlicedSeat) -> Asking:
@@ -222,7 +263,8 @@ def _wait(target: Target, slices: list[int], seat: SlicedSeat) -> Asking:
     key = _without(target, "t", "close", "token")
     if target.takes:
         key += b"/open"  # it is confirmed once it is the only one
-    race = AskAtOnce(slices, b"gets %b/t=%d\r\n" % (key, target.wait_ms))
+    is_held = target.takes or _is_held(target)
+    race = AskAtOnce(slices, b"gets %b/t=%d\r\n" % (key, target.wait_ms), is_held)
     yield race
     found = [(n, each) for n, each in race.answers.items() if each.startswith(VALUE)]
     if not found:
@@ -230,35 +272,40 @@ def _wait(target: Target, slices: list[int], seat: SlicedSeat) -> Asking:
         return next(refusals, END)
     number, first = found[0]
     if target.peeks:
-        return _named(first, target, keeps_number=target.numbered)
+        return _named(first, target)
     if target.takes:
         answer = yield AskSlice(number, _by_token(target, b"close", first))
-        if answer != END:
-            return answer
+        if answer == END:
+            yield _named(first, target)
+            del found[0]
+        else:
+            yield answer  # it is not confirmed, and goes back with the others
     else:
-        _note(target, number, seat)
-    yield _named(first, target, keeps_number=target.numbered)
+        yield _noted(first, target, number, seat)
+        del found[0]
     ending = b"abort" if target.dead else b"defer"  # neither counts an attempt
-    for each, answer in found[1:]:
+    for each, answer in found:
         yield AskSlice(each, _by_token(target, ending, answer))
     return b""
 
 
-def _note(target: Target, number: int, seat: SlicedSeat) -> None:
-    if target.opens and not target.lease_ms:
-        seat.opened(target.name, number)
+def _verb_of(target: Target) -> bytes:
+    """Return the verb for a slice; an item that is to be noted comes with its token."""
+    return b"gets" if target.numbered or _is_held(target) else b"get"
 
 
-def _get(verb: bytes, target: Target) -> bytes:
-    return b"%b %b\r\n" % (verb, target.raw)
+def _noted(answer: bytes, target: Target, number: int, seat: SlicedSeat) -> bytes:
+    """Note the item of an answer, if the connection holds it; return the answer for the client."""
+    if _is_held(target):
+        seat.note(target.name, Opened(number, int(_head(answer)[0][4])))
+    return _named(answer, target)
 
 
 def _without(target: Target, *options: str) -> bytes:
     """Return the key without these options."""
-    words = target.raw.split(b"/")
-    return b"/".join(
-        word for word in words if word.partition(b"=")[0].decode("latin-1") not in options
-    )
+    name, *words = target.raw.split(b"/")
+    left = [word for word in words if word.partition(b"=")[0].decode("latin-1") not in options]
+    return b"/".join([name, *left])
 
 
 def _by_token(target: Target, ending: bytes, answer: bytes) -> bytes:
@@ -273,11 +320,11 @@ def _head(answer: bytes) -> tuple[list[bytes], bytes]:
     return line.split(b" "), rest
 
 
-def _named(answer: bytes, target: Target, *, keeps_number: bool) -> bytes:
-    """Return an item under the key that the client sent."""
+def _named(answer: bytes, target: Target) -> bytes:
+    """Return an item under the key that the client sent, with the token only if it asked."""
     words, rest = _head(answer)
     words[1] = target.raw
-    if not keeps_number:
+    if not target.numbered:
         del words[4:]
     return b" ".join(words) + b"\r\n" + rest
 
@@ -297,11 +344,16 @@ def _store(command: Store, raw: bytes, queues: SlicedQueues, seat: SlicedSeat) -
     if queue:
         there = queues.placement.slice_of_token(queue, token)
         number = there if queues.has(queue) else queues.placement.slice_of(queue)
-        return (yield AskSlice(number, raw))
+        answer = yield AskSlice(number, raw)
+        if answer == STORED:
+            seat.ended(queue, token)
+        return answer
+    if seat.count > 1:
+        yield from _look(seat)
     if seat.count > 1:
         raise ClientError("several items are open: name one of them, confirm=<queue>:<token>")
-    name = seat.queues[0]
-    answer = yield AskSlice(seat.oldest(name), raw)
+    name = next(iter(seat.opened), b"")
+    answer = yield AskSlice(_slice_of_open(name or line.target.name, queues, seat), raw)
     if answer == STORED:
         seat.ended(name)
     return answer
@@ -332,7 +384,7 @@ def _count(command: Plain, raw: bytes, queues: SlicedQueues) -> Asking:
 
 
 def _move(command: Plain, raw: bytes, queues: SlicedQueues) -> Asking:
-    source = command.words[0]
+    source = _name(command)
     if queues.has(source):
         verb = command.verb.decode("ascii")
         raise _refused(source, f"is no source of {verb}: only one slice would be asked")

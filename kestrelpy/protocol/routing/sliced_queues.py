@@ -2,8 +2,9 @@
 
     with a key, else an id      the slice of its hash
     without                     the slice of the producer's connection: one of this member
-    a fetch                     the slices of this member in turn, then the others; one fetch in
-                                FOREIGN_FIRST asks a slice of another member first
+    a fetch                     the slices of this member in turn, then those of others, then those
+                                that are away; one fetch in FOREIGN_FIRST asks a slice of another
+                                member first
 
 One rule: what is put is found by every fetch, wherever it is; the order only says who waits longer.
 """
@@ -36,6 +37,9 @@ class SlicedQueuesPort(Protocol):
     def own_slices(self) -> list[int]:
         """Return the slices that this member serves now."""
 
+    def foreign_slices(self) -> list[int]:
+        """Return the slices that other members serve, as far as is known."""
+
     @property
     def open_reads_max(self) -> int:
         """How many items a connection may hold open."""
@@ -44,13 +48,13 @@ class SlicedQueuesPort(Protocol):
 class SlicedQueues:
     """The sliced queues of one router."""
 
-    __slots__ = ("_fetches", "_port", "_producers", "placement")
+    __slots__ = ("_port", "_producers", "_turns", "placement")
 
     def __init__(self, port: SlicedQueuesPort) -> None:
         self._port = port
         self.placement = port.placement
         self._producers = count()
-        self._fetches: dict[bytes, int] = {}
+        self._turns: dict[tuple[bytes, bool], int] = {}
 
     @property
     def has_any(self) -> bool:
@@ -88,19 +92,21 @@ class SlicedQueues:
         own = self._port.own_slices() or [*self.slices]
         return last if last in own else own[next(self._producers) % len(own)]
 
-    def order(self, name: bytes) -> list[int]:
-        """Return all slices in the order in which a fetch asks them."""
-        turn = self._fetches.pop(name, 0)
-        if len(self._fetches) >= _QUEUES_MAX:
-            self._fetches.clear()
-        self._fetches[name] = turn + 1
-        own = self._port.own_slices()
-        others = [each for each in self.slices if each not in own]
+    def order(self, name: bytes, is_peek: bool = False) -> list[int]:
+        """Return all slices in the order in which a fetch asks them. Each fetch has one order of
+        its own; a peek takes no turn of those that take an item."""
+        key = name, is_peek
+        turn = self._turns.pop(key, 0)
+        if len(self._turns) >= _QUEUES_MAX:
+            self._turns.clear()
+        self._turns[key] = turn + 1
+        own, others = self._port.own_slices(), self._port.foreign_slices()
+        away = [each for each in self.slices if each not in own and each not in others]
         rounds, place = divmod(turn, FOREIGN_FIRST)
         own, others = _from(own, turn), _from(others, rounds)
         if others and place == FOREIGN_FIRST - 1:
-            return [others[0], *own, *others[1:]]
-        return own + others
+            return [others[0], *own, *others[1:], *away]
+        return own + others + away
 
 
 def _from(numbers: list[int], start: int) -> list[int]:

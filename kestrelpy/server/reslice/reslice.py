@@ -94,6 +94,7 @@ def reslice(
         for number, folder in _slice_folders(files, data_dir, before)
     ]
     queues = {name for state in old for name in state.queues}
+    _refuse_sliced(old, config, before)
     moved = sum(
         placement.slice_of(name) != state.number for state in old for name in state.queues
     )
@@ -178,6 +179,19 @@ def _refuse(files: Files, old: list[SliceState], before: int, offset_ms: int) ->
             "the clock was set back, and the delays and leases of some slices are ahead of it: run "
             f"this again in {late}"
         )
+
+
+def _refuse_sliced(old: list[SliceState], config: Config, before: int) -> None:
+    """Raise JournalError for a queue that is in several slices: its items would be in the wrong
+    ones."""
+    for state in old if before > 1 else []:
+        for name in state.queues:
+            if config.queue(name).sliced:
+                raise JournalError(
+                    f"queue {name.decode('ascii', 'replace')} is sliced, and has a part in "
+                    f"{state.folder}: start the server with the slices that it has, let workers "
+                    "empty the queue, and delete it"
+                )
 
 
 # -- the new slices -------------------------------------------------------------------------------

@@ -384,6 +384,14 @@ class SliceRouter:
         """Return the slices that this process serves now."""
         return self._slices.own if self._slices is not None else []
 
+    def foreign_slices(self) -> list[int]:
+        """Return the slices that other members serve, as far as is known."""
+        if self._slices is None:
+            return []
+        own, why_away = self._slices.own, self._slices.why_away
+        others = [each for each in range(1, self.placement.slices + 1) if each not in own]
+        return [each for each in others if why_away(each) is None]
+
     @property
     def open_reads_max(self) -> int:
         """How many items a connection may hold open."""

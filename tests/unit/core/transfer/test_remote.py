@@ -41,6 +41,47 @@ def test_a_dead_letter_goes_to_a_queue_of_another_slice() -> None:
     town.check_at_rest()
 
 
+def test_a_copy_belongs_where_the_key_is_that_its_target_gives_it() -> None:
+    town, asked = connected(max_attempts=1, dead_letter_to="b1"), set[bytes]()
+    town.set_queue("b1", key=["/to"], key_format="json")
+    source = town.slices[1]
+
+    def elsewhere(name: bytes, word: bytes) -> int:
+        asked.add(word)
+        return 2
+
+    source.broker.elsewhere = elsewhere
+    town.put("a1", b'{"to": "A"}')
+    asked.clear()
+    source.fail("a1")
+    town.deliver()
+
+    key = source.broker.policy_of(b"b1", b"").keys.key_of(b"b1", (), b'{"to": "A"}')
+    assert key
+    assert key in asked
+    town.check_at_rest()
+
+
+@pytest.mark.parametrize("option", [b"key=seven", b"id=seven"])
+def test_a_hand_off_belongs_where_its_key_or_its_id_is(option: bytes) -> None:
+    town, asked = connected(), set[bytes]()
+    source = town.slices[1]
+
+    def elsewhere(name: bytes, word: bytes) -> int:
+        asked.add(word)
+        return 2 if name == b"b1" else 0
+
+    source.broker.elsewhere = elsewhere
+    town.put("a1", b"1")
+    source.take("a1", "worker", "/lease=1h")
+    line = b"set b1/%b/confirm=a1:%d 0 0 1" % (option, int(source.token))
+    source.say("worker", line, b"x")
+    town.deliver()
+
+    assert any(b"seven" in word for word in asked)
+    assert bodies(town, 2) == [b"x"]
+
+
 def test_a_move_to_another_slice_says_how_many_items_arrived() -> None:
     town = connected()
     for number in range(3):

@@ -228,6 +228,118 @@ def test_a_connection_without_an_item_there_outlives_a_slice(many: SlicedHarness
     assert not talk.closing
 
 
+def test_requests_after_a_wait_whose_slice_dies_are_answered(many: SlicedHarness) -> None:
+    assert many.say("c", b"get jobs/open/t=5s\r\nversion\r\n") == b""
+    many.talk("c").lose(2)
+    many.work("c")
+    said = b"".join(many.talk("c").out)
+    assert said == b"SERVER_ERROR the connection to slice 2 broke\r\nVERSION 0.0.0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "can_lose"), [(b"/open", False), (b"", False), (b"/open/lease=1m", True)]
+)
+def test_an_item_that_came_in_a_wait_keeps_the_connection_to_its_slice(
+    many: SlicedHarness, options: bytes, can_lose: bool
+) -> None:
+    verb = b"gets" if b"lease" in options else b"get"
+    assert many.say("c", b"%b jobs%b/t=5s\r\n" % (verb, options)) == b""
+    talk = many.talk("c")
+    put(many, 1, b"x")
+    talk.heard(1, many.slices[1].client("c").take())  # the others have not answered
+    assert (talk.can_lose(1), talk.can_lose(2)) == (can_lose, True)
+
+
+def test_the_part_of_an_item_that_a_dead_slice_has_sent_is_dropped(many: SlicedHarness) -> None:
+    assert many.say("c", b"get jobs/peek/t=5s\r\n") == b""
+    talk = many.talk("c")
+    talk.heard(1, b"VALUE jobs/peek 0 4 1\r\nab")
+    talk.lose(1)
+    assert many.say("c", b"") == b"SERVER_ERROR the connection to slice 1 broke\r\n"
+
+
+def test_what_a_failed_get_holds_goes_back_with_the_rest(many: SlicedHarness) -> None:
+    assert many.say("c", b"get jobs/t=5s\r\n") == b""
+    for number in many.slices:
+        put(many, number, b"%d" % number)
+    talk = many.talk("c")
+    for number in many.slices:
+        talk.heard(number, many.slices[number].client("c").take())
+    (asked,) = [each for each in talk.sent if b"close" in each[1]]
+    talk.sent.clear()
+    talk.heard(asked[0], b"SERVER_ERROR disk\r\n")
+    assert many.say("c", b"") == b"SERVER_ERROR disk\r\n"
+    found = {many.say("d", b"get jobs\r\n") for _ in many.slices}
+    assert found == {value(b"%d" % number) for number in many.slices}
+
+
+# -- leases that end elsewhere ------------------------------------------------------------------
+
+
+ENDS = {
+    "delete": b"delete jobs/token=%d\r\n", "close": b"get jobs/close/token=%d\r\n",
+    "hand-off": b"set jobs/id=7/confirm=jobs:%d 0 0 1\r\ny\r\n", "queue": b"delete jobs\r\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", ["c", "another"])
+@pytest.mark.parametrize("how", ENDS)
+def test_a_connection_opens_again_when_its_lease_has_ended_by_another_way(
+    many: SlicedHarness, who: str, how: str
+) -> None:
+    put(many, 2, b"x")
+    token = int(many.say("c", b"gets jobs/open\r\n").split()[4])
+    request = ENDS[how]
+    many.say(who, request % token if b"%d" in request else request)
+    put(many, 1, b"y")
+    assert many.say("c", b"get jobs/open\r\n").startswith(b"VALUE jobs/open 0 1\r\n")
+    assert many.say("c", b"get jobs/open\r\n").startswith(b"CLIENT_ERROR close or abort")
+
+
+def test_more_than_one_item_may_be_open(many: SlicedHarness) -> None:
+    many.open_reads_max = 2
+    for number, server in many.slices.items():
+        server.set_server(max_open_reads=2)
+        put(many, number, b"%d" % number, b"%d" % number)
+    first, second = (many.say("c", b"get jobs/open\r\n") for _ in range(2))
+    assert first != second
+    assert many.say("c", b"get jobs/open\r\n").startswith(b"CLIENT_ERROR close or abort")
+    assert many.say("c", b"get jobs/close\r\n") == b"END\r\n"
+    assert many.say("c", b"get jobs/abort\r\n") == b"END\r\n"
+    closed = int(first[-8:-7])
+    assert items(many) == {number: 1 if number == closed else 2 for number in many.slices}
+
+
+def test_an_item_opened_before_the_queue_was_sliced_is_closed_at_home(
+    many: SlicedHarness,
+) -> None:
+    keys = many.sliced.pop(QUEUE)
+    many.say("c", b"set jobs 0 0 1\r\nx\r\n")
+    many.say("c", b"get jobs/open\r\n")
+    many.sliced[QUEUE] = keys
+    for _ in range(2):
+        assert many.say("c", b"get jobs/close\r\n") == b"END\r\n"
+    assert sum(items(many).values()) == 0
+
+
+@pytest.mark.parametrize("name", [b"t", b"close", b"token", b"open"])
+def test_a_queue_may_have_the_name_of_an_option(many: SlicedHarness, name: bytes) -> None:
+    many.sliced[name] = KeySettings()
+    many.say("p", b"set %b 0 0 1\r\nx\r\n" % name)
+    assert many.say("c", b"get %b/open\r\n" % name) == value(b"x", name + b"/open")
+    assert many.say("c", b"get %b/close\r\n" % name) == b"END\r\n"
+
+
+def test_open_and_close_by_turns_ask_each_slice_first(many: SlicedHarness) -> None:
+    for number in many.slices:
+        put(many, number, *[b"%d" % number] * 20)
+    got = []
+    for _ in range(2 * SLICES):
+        got.append(many.say("c", b"get jobs/open\r\n")[-8:-7])
+        assert many.say("c", b"get jobs/close\r\n") == b"END\r\n"
+    assert all(got.count(each) == 2 for each in (b"1", b"2", b"3"))
+
+
 # -- the queue as a whole ----------------------------------------------------------------------
 
 
@@ -251,6 +363,24 @@ def test_an_item_is_withdrawn_by_its_id(many: SlicedHarness) -> None:
     many.say("p", b"set jobs/id=7/key=a 0 0 1\r\nx\r\n")
     assert many.say("c", b"delete jobs/id=7\r\n") == b"DELETED\r\n"
     assert many.say("c", b"delete jobs/id=7\r\n") == b"NOT_FOUND\r\n"
+
+
+def test_an_id_is_looked_for_in_every_slice_that_answers(many: SlicedHarness) -> None:
+    many.say("p", b"set jobs/id=7/key=a 0 0 1\r\nx\r\n")
+    home = next(number for number, count in items(many).items() if count)
+    away = 1 if home > 1 else 2
+    many.away = {away: "gone"}
+    assert many.say("c", b"delete jobs/id=7\r\n") == b"DELETED\r\n"
+    error = b"SERVER_ERROR slice %d does not answer: gone\r\n" % away
+    assert many.say("c", b"delete jobs/id=7\r\n") == error
+
+
+@pytest.mark.parametrize("verb", [b"flush", b"move", b"redrive", b"retry", b"pause"])
+def test_a_request_without_a_queue_is_refused_where_every_queue_is_sliced(
+    many: SlicedHarness, verb: bytes
+) -> None:
+    many.sliced[b""] = KeySettings()
+    assert many.say("c", verb + b"\r\n").startswith((b"CLIENT_ERROR", b"ERROR"))
 
 
 def test_a_version_is_that_of_the_slice_of_its_key(many: SlicedHarness) -> None:

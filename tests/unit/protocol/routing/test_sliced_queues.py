@@ -51,6 +51,22 @@ def test_queues_that_are_asked_by_turns_have_turns_of_their_own() -> None:
     assert len(firsts) == 2 * SLICES
 
 
+def test_a_slice_that_is_away_is_asked_last() -> None:
+    queues = queues_of(own=[2, 4])
+    port = queues._port
+    assert isinstance(port, Router)
+    port.unknown = {1, 3}
+    orders = [queues.order(b"q") for _ in range(4 * FOREIGN_FIRST)]
+    assert all({*each[3:]} == {1, 3} for each in orders)
+    assert 5 in {each[0] for each in orders}
+
+
+def test_a_peek_takes_no_turn_of_a_get() -> None:
+    queues = queues_of()
+    firsts = [(queues.order(b"q", True)[0], queues.order(b"q")[0]) for _ in range(SLICES)]
+    assert firsts == [(each, each) for each in range(1, SLICES + 1)]
+
+
 def test_the_key_in_a_body_decides_as_one_that_is_named() -> None:
     keys = KeySettings(rule=MessageKey("json", ("to",), False))
     queues = queues_of(keys)
@@ -60,6 +76,18 @@ def test_the_key_in_a_body_decides_as_one_that_is_named() -> None:
     assert first == again
     with pytest.raises(ClientError, match="has no field"):
         queues.slice_of(b"q", (), b"{}", b"", 0)
+
+
+def test_a_key_decides_whatever_the_ids_are() -> None:
+    queues = queues_of()
+    assert len({queues.slice_of(b"q", (b"a",), b"", b"%d" % n, 0) for n in range(50)}) == 1
+
+
+def test_the_places_of_keys_are_for_good() -> None:
+    """Another version of the router finds the items of a key where this one has put them."""
+    queues = queues_of()
+    places = [queues.slice_of(b"q", (key,), b"", b"", 0) for key in (b"a", b"b", b"c", b"d", b"e")]
+    assert places == [3, 3, 3, 2, 1]
 
 
 def test_an_id_decides_where_there_is_no_key() -> None:

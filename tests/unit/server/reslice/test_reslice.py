@@ -121,6 +121,35 @@ def test_each_queue_is_where_its_slice_is(before: Placement, after: Placement) -
     assert run(disk, after) == Resliced(after.slices, after.slices, len(NAMES), 0, went_on=False)
 
 
+SLICED = Config.model_validate({"queues": {"jobs": {"sliced": True}}})
+
+
+@pytest.mark.parametrize("after", [ONE, TWO, THREE])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_sliced_queue_is_refused_with_the_remedy(after: Placement, is_whole: bool) -> None:
+    """Also if it has a folder in one slice alone."""
+    disk = made(THREE)
+    home = THREE.slice_of(b"jobs")
+    if is_whole:  # another slice has a part as well
+        other = home % 3 + 1
+        for name in disk.names(f"{DATA}/slices-3/{home}"):
+            if name.startswith("jobs."):
+                for path, _ in files_below(disk, f"{DATA}/slices-3/{home}/{name}"):
+                    target = f"{DATA}/slices-3/{other}/{name}/{path}"
+                    disk.make_folder(os.path.dirname(target))
+                    disk.link(f"{DATA}/slices-3/{home}/{name}/{path}", target)
+    before = disk.kill_clone()
+    with pytest.raises(JournalError, match=r"queue jobs is sliced, .* empty the queue, and delete"):
+        run(disk, after, SLICED)
+    assert disk.names(DATA) == before.names(DATA)
+
+
+def test_a_queue_that_is_to_be_sliced_leaves_a_server_without_slices() -> None:
+    disk = made(ONE)
+    run(disk, THREE, SLICED)
+    check(disk, THREE)
+
+
 @pytest.mark.parametrize("fate", ["random", "kept", "lost"])
 @pytest.mark.parametrize(("before", "after"), WAYS)
 def test_a_run_goes_on_after_a_power_cut_at_any_step(
