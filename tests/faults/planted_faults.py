@@ -1461,6 +1461,41 @@ FAULTS: tuple[Fault, ...] = (
         "if may_go and not segment.live:\n",
         ("tests/unit/journal/write/test_segment_list.py",),
     ),
+    Fault(
+        "an item of a sliced queue is put by another hash than before",
+        "kestrelpy/placement.py",
+        'return self._slice_by(b"%b\\0%b" % (self.group_of(name), word))\n',
+        'return self._slice_by(b"%b\\0%b" % (word, self.group_of(name)))\n',
+        ("tests/unit/protocol/routing/test_sliced_queues.py",),
+    ),
+    Fault(
+        "the items of one key of a sliced queue are in several slices",
+        "kestrelpy/protocol/routing/sliced_queues.py",
+        "        word = word or id_\n",
+        "        word = id_ or word\n",
+        ("tests/unit/protocol/routing/test_sliced_queues.py",),
+    ),
+    Fault(
+        "what a second slice gives to a waiter is not given back",
+        "kestrelpy/protocol/routing/sliced.py",
+        "    for each, answer in found:\n",
+        "    for each, answer in found[1:]:\n",
+        ("tests/unit/protocol/routing/test_sliced.py",),
+    ),
+    Fault(
+        "a wait in all slices ends with END although one has given an item",
+        "kestrelpy/protocol/routing/sliced.py",
+        "    if not found:\n        refusals",
+        "    if END in race.answers.values():\n        refusals",
+        ("tests/unit/protocol/routing/test_sliced.py",),
+    ),
+    Fault(
+        "an item of a sliced queue is closed in the home of the queue",
+        "kestrelpy/protocol/routing/sliced.py",
+        "return seat.oldest(name) or queues.placement.slice_of(name)\n",
+        "return queues.placement.slice_of(name)\n",
+        ("tests/unit/protocol/routing/test_sliced.py",),
+    ),
 )
 
 # Faults that no test finds, each with its reason; "no test yet" is work to be done.
