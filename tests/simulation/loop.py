@@ -233,7 +233,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Do nothing: a cancelled timer is skipped when it is due."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if not self.is_over:
+        if not (self.is_over or self.is_mute):  # without power nothing counts any more
             self._complain(f"on the loop: {context.get('message')}: {context.get('exception')!r}")
 
     def add_signal_handler(
