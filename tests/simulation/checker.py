@@ -109,7 +109,8 @@ class Checker:
         if held is None or held.gone:
             return
         if held.holder is talk or (talk.held_to_end and now < talk.until_us):
-            held.holder, held.ready_us = None, now
+            # A server that ends gives nothing back: the next one finds it ready.
+            held.holder, held.ready_us = None, NEVER if self.is_leaving else now
 
     def _count_unseen(self, talk: Talk) -> None:
         """Count a close after an open without an answer: it confirmed an unknown item."""
