@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import ssl
 import threading
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from multiprocessing.connection import wait
+from typing import Any, Final, cast
 
 from kombu.exceptions import KombuError
 from kombu.transport import virtual
@@ -155,7 +155,8 @@ class Transport(virtual.Transport):
             tries = [each.next_try - now for each in channels if not each.is_asked]
             left = min([left, *(each for each in tries if each > 0)])
             asked = [each for each in channels if each.is_asked]
-            ready = select.select([*asked, self._wakes], [], [], left)[0]
+            # `select` takes no descriptor above 1,023, which a worker may have.
+            ready = wait(cast(list[int], [*asked, self._wakes]), left)
             was_delivered = False
             for each in ready:
                 if isinstance(each, Fetcher):

@@ -1,4 +1,4 @@
-"""A pipe that wakes a thread out of `select`, from any other thread.
+"""A pipe that wakes a thread out of a wait for sockets, from any other thread.
 
 One rule: wakes that come before the thread looks are one.
 """
@@ -13,7 +13,7 @@ _READ_BYTES: Final = 4096
 
 
 class WakePipe:
-    """Goes with its last user; `fileno` is what `select` reads."""
+    """Goes with its last user; `fileno` is what that wait takes."""
 
     def __init__(self) -> None:
         self._ends = os.pipe()

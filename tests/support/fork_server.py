@@ -117,12 +117,21 @@ class _Forked(subprocess.Popen[Any]):
         return code
 
     def _ended(self, seconds: float | None) -> int | None:
-        if self.returncode is None and select.select([self._end], [], [], seconds)[0]:
+        if self.returncode is None and _readable([self._end], seconds):
             text = self._end.recv(64)
             assert text, "the fork server has ended"
             self.returncode = os.waitstatus_to_exitcode(int(text))
             self._end.close()
         return self.returncode
+
+
+def _readable(waits: Sequence[socket.socket | int], seconds: float | None) -> set[int]:
+    """Return the descriptors that can be read, after this time at most. A process with more than
+    1,023 descriptors cannot ask `select`."""
+    poll = select.poll()
+    for each in waits:
+        poll.register(each, select.POLLIN)
+    return {number for number, _ in poll.poll(None if seconds is None else seconds * 1000)}
 
 
 class _Server:
@@ -170,11 +179,11 @@ def _serve(asked: socket.socket) -> list[str]:
     signal.set_wakeup_fd(woken)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        ready, _, _ = select.select([asked, wake], [], [])
+        ready = _readable([asked, wake], None)
         if wake in ready:
             os.read(wake, 4096)
             _say_ends(ends)
-        if asked in ready:
+        if asked.fileno() in ready:
             request, files, _, _ = socket.recv_fds(asked, _REQUEST_BYTES_MAX, _FILES_MAX)
             if not request:  # the tests have ended
                 os._exit(0)

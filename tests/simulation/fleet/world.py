@@ -580,4 +580,13 @@ def run_fleet(seed: int) -> FleetOutcome:
             finally:
                 world.close()
     finally:
+        _close_files(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _close_files(folder: Path) -> None:
+    """Close the files of the run: a process that was killed in it has closed none."""
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of this list is closed
+            if os.readlink(f"/proc/self/fd/{number}").startswith(f"{folder}/"):
+                os.close(int(number))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ from kestrelpy.kombu.leases import LeaseKeeper
 from kestrelpy.kombu.outage import Outage
 from kestrelpy.kombu.sockets import Server
 from kestrelpy.kombu.transport import Transport
+from kestrelpy.kombu.wake_pipe import WakePipe
 
 SERVER = Server(("127.0.0.1", 1))
 
@@ -281,17 +284,30 @@ def test_a_connection_that_was_closed_connects_again_or_says_so_at_once(
     assert tries == [b"version"]
 
 
+def test_a_worker_with_many_descriptors_is_woken(connection: Transport) -> None:
+    with contextlib.ExitStack() as files:
+        while files.enter_context(open(os.devnull, "rb")).fileno() < 1100:
+            pass
+        made = WakePipe()
+        connection._wakes, before = made, connection._wakes
+        assert made.fileno() > 1023
+        made.wake()
+        with pytest.raises(TimeoutError):
+            connection.drain_events(connection, 0.0)
+        connection._wakes = before
+
+
 def test_what_woke_it_does_not_wake_it_again(
     connection: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[list[object]] = []
-    real = transport.select.select
+    real = transport.wait
 
-    def look(*waits: Any) -> Any:
-        looks.append(real(*waits[:3], 0)[0])
-        return looks[-1], [], []
+    def look(waits: Any, seconds: float) -> Any:
+        looks.append(real(waits, 0))
+        return looks[-1]
 
-    monkeypatch.setattr(transport.select, "select", look)
+    monkeypatch.setattr(transport, "wait", look)
     connection.wake()
     connection.wake()
     with pytest.raises(TimeoutError):
