@@ -78,7 +78,9 @@ class SlicedMachine(RuleBasedStateMachine):
     def put_as_a_connection_breaks(
         self, slices: list[int], who: str, broken: int, hears: bool
     ) -> None:
-        self._put_in(slices)
+        if who not in self.waits and who not in self.held:
+            self.fetch(who, opens=True, waits=True, closes=False)
+        self._put_in([broken, *slices])
         if hears and who in self.many.slices[broken].clients:
             self.many.talk(who).heard(broken, self.many.slices[broken].client(who).take())
         self.break_link(who, broken)
