@@ -43,6 +43,7 @@ GOOD: dict[tuple[str, str], tuple[bytes, bytes]] = {
     ("POST", "/admin/queues/{queue}/flush"): (b'"dry_run": true', b""),
     ("POST", "/admin/queues/{queue}/acknowledge"): (b'"dry_run": true', b""),
     ("POST", "/admin/drain"): (b'"dry_run": true', b""),
+    ("POST", "/admin/reload"): (b'"dry_run": true', b""),
     ("PATCH", "/admin/mode"): (b'"mode": "up"', b""),
 }
 # Bodies that are stored unchanged: an item, an event.

@@ -143,8 +143,8 @@ async def test_a_job_is_not_stopped_by_a_dry_run(tmp_path: Path) -> None:
             assert said.json()["state"] == wanted
 
 
-def test_each_route_that_destroys_declares_it() -> None:
-    destroys = ("/flush", "/purge", "/move", "/redrive", "/drain", "/acknowledge")
+def test_each_route_that_destroys_or_may_be_refused_later_declares_it() -> None:
+    destroys = ("/flush", "/purge", "/move", "/redrive", "/drain", "/acknowledge", "/reload")
     for declared in (each for each in ROUTES if each.is_checked):
         method, path = declared.method, declared.path
         is_destroying = method == "DELETE" or path.endswith(destroys)
