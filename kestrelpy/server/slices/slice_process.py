@@ -58,7 +58,7 @@ class SliceProcess:
         self.socket_path: Final = sockets / f"{number}"
         self.http_path: Final = sockets / f"{number}.http" if has_http else None
         # A member of a fleet checks each write by itself: its answers do not wait for others.
-        self.channels_path: Final = None if is_in_fleet else sockets / f"{number}.channels"
+        self.channels_path: Final = None if is_in_fleet else sockets / f"{number}.many"
         self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
         self.is_serving = False

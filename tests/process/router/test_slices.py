@@ -226,7 +226,7 @@ def test_an_orderly_end_leaves_nothing_behind(
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ("", "its queues are in 3 slices: write slices = 3 in [fleet], or take another folder"),
+        ("", "its queues are in 3 slices: write slices = 3 in [fleet], or move them"),
         ("[fleet]\nslices = 4\n", "its queues are in 3 slices: write slices = 3"),
     ],
 )

@@ -42,6 +42,7 @@ NOT_MET = {
     "journal.read.cursor.Cursor", "journal.snapshot.dedupe_pending.PendingEntries",
     "operations.reading.LogReader", "server.assembly.ServerParts",
     "core.transfer.remote.Peer",  # of slices, as the next ones are: tests/process/router
+    "protocol.routing.sliced_queues.SlicedQueues", "server.connections.channels.Trunk",
     *(name for name in MAY_HOLD if name.startswith(("server.slices.", "server.mail."))),
 }  # fmt: skip
 
