@@ -28,6 +28,7 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/model/test_once_machine.py": _NO_COPY,
     "tests/model/test_readers_machine.py": _NO_COPY,
     "tests/process/kill/test_kill_spark": _NO_SPARK,
+    "tests/process/router/test_at_rest.py::test_a_body_that_comes_no_further": _NOT_HEARD,
     "tests/simulation/fleet/test_fleet_simulation.py::test_a_planted_mistake": _NOT_HEARD,
     "tests/simulation/test_checker.py::test_a_planted_mistake": _NOT_HEARD,
     "tests/unit/core/fanout/test_many_children.py::test_one_of_many": _NO_CALLS,
