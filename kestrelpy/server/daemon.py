@@ -268,8 +268,10 @@ class Daemon:
                 connection.conversation.note_closed()
 
     async def _recover_unless_ending(self) -> tuple[RecoveredDirectory, float]:
-        """Recover the directory; raise StartError if the process is to end and its data is not read
-        soon: it may never be."""
+        """Recover the directory. Raise StartError if a member is to end and its engine does not
+        answer soon: it may never do."""
+        if not self.membership.is_fleet:
+            return await self._recover()
         try:
             return await until_ending(self._recover(), self._ending, SILENT_CLOSE_SECONDS)
         except TookTooLong:

@@ -42,9 +42,13 @@ class Running:
     def port(self) -> int:
         return int(self.lines[0].rpartition(":")[2])
 
-    async def start(self) -> Self:
+    def made(self) -> Daemon:
+        """A daemon that did not start yet."""
         self.daemon = Daemon(self._load(), self._load, self.lines.append, self._files)
-        await self.daemon.start()
+        return self.daemon
+
+    async def start(self) -> Self:
+        await self.made().start()
         return self
 
     async def client(self) -> Peer:

@@ -127,6 +127,41 @@ async def test_a_start_without_descriptors_is_tried_for_a_while_and_then_refused
         assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
 
 
+class SlowRead(HeldDisk):
+    """Reads its segments while `reads` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads, self.asked = threading.Event(), threading.Event()
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        if path.endswith(".segment"):
+            self.asked.set()
+            self.reads.wait(30)
+        return super().read(path, offset, size)
+
+
+async def test_a_daemon_told_to_end_reads_its_local_disk_to_the_end_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.daemon.SILENT_CLOSE_SECONDS", 0.01)
+    async with running(tmp_path) as server:
+        await (await server.client()).ask(b"set jobs 0 0 1\r\na\r\n")
+    disk = SlowRead()
+    slow = Running(tmp_path, disk)
+    daemon = slow.made()
+    ended = asyncio.create_task(daemon.run())
+    while not disk.asked.is_set():
+        await asyncio.sleep(0.002)
+    daemon.shutdown("SIGTERM")
+    await asyncio.sleep(0.05)
+    assert not ended.done()
+    disk.reads.set()
+    await asyncio.wait_for(ended, 20)
+    async with running(tmp_path) as server:
+        assert await (await server.client()).ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
+
+
 async def test_an_idle_connection_is_closed_but_not_one_that_waits_or_holds(
     tmp_path: Path,
 ) -> None:
