@@ -74,10 +74,10 @@ bench: $(VENV)/.installed-bench ## measure against redis-server and beanstalkd
 
 soak: $(VENV)/.installed-test ## TIME=30m search for examples that no run has seen; SEED= again
 	KESTRELPY_SOAK_TIME=$(TIME) KESTRELPY_SOAK_SEED=$(SEED) \
-	$(PYTEST) -n $(JOBS) -m "soak or hypothesis" -o timeout=0 $(ARGS)
+	$(PYTEST) -n $(JOBS) -m "soak or hypothesis" -o timeout=0 -o faulthandler_timeout=0 $(ARGS)
 
 sweep: $(VENV)/.installed-test ## flip every bit of every file, try all of bench: two hours
-	$(PYTEST) -n $(JOBS) -m sweep -o timeout=0 $(ARGS)
+	$(PYTEST) -n $(JOBS) -m sweep -o timeout=0 -o faulthandler_timeout=0 $(ARGS)
 
 mutants: $(VENV)/.installed-test $(VENV)/.installed-mutants ## N=300 small changes (ARGS=--subtle: subtle ones): do the tests notice?
 	$(PY) -m tests.faults.mutants -n $(or $(N),300) --seed $(or $(SEED),1) $(ARGS)
