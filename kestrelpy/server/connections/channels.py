@@ -66,8 +66,8 @@ class ClientChannel:
     # -- as a transport ---------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send bytes, when the other side has room for them."""
-        if self._is_closing or self._is_ended or not data:
+        """Send bytes, when the other side has room for them; a side that has closed takes none."""
+        if self._is_closing or self._is_ended or self._is_cut or not data:
             return
         size = len(data)
         if size <= self._room and not self._unsent and not self._trunk.is_full:
@@ -92,11 +92,14 @@ class ClientChannel:
         return True
 
     def close(self) -> None:
-        """End the channel once everything is sent."""
+        """End the channel once everything is sent. What comes until then is dropped and counts as
+        taken in: the other side may have to write before it takes in more."""
         if not self._is_closing:
             self._is_closing = True
             if not self._unsent:
                 self._cut()
+            else:
+                self.resume_reading()
 
     def abort(self) -> None:
         """End the channel at once."""
@@ -110,7 +113,7 @@ class ClientChannel:
 
     def pause_reading(self) -> None:
         """Let what comes wait."""
-        self._is_heard = False
+        self._is_heard = self._is_closing
 
     def resume_reading(self) -> None:
         """Take in what has come, soon."""
@@ -156,6 +159,8 @@ class ClientChannel:
 
     def pump(self) -> None:
         """Send what waits, as far as there is room."""
+        if not self._unsent:
+            return
         trunk = self._trunk
         while self._unsent and self._room and not trunk.is_full:
             piece = bytes(self._unsent[: self._room])
@@ -172,21 +177,27 @@ class ClientChannel:
                 trunk.send(self._number, _END, 0)
 
     def note_close(self) -> None:
-        """Note that the other side has closed, or is gone."""
+        """Note that the other side has closed, or is gone: what waits here is for nobody."""
         self._is_cut = True
         if self._is_heard and not self._inbox:
             self._read_on()
+            return
+        self._unsent.clear()
+        if self._is_full and self._protocol is not None:
+            self._is_full = False
+            self._protocol.resume_writing()
 
     # -- inside -----------------------------------------------------------------------------
 
     def _hand_over(self, data: bytes) -> None:
-        if self._is_closing or self._protocol is None:
+        if self._protocol is None:
             return
         self._untold += len(data)
         if self._untold >= _TOLD_BYTES:
             self._trunk.send(self._number, _TAKEN, self._untold)
             self._untold = 0
-        self._protocol.data_received(data)
+        if not self._is_closing:
+            self._protocol.data_received(data)
 
     def _read_on(self) -> None:
         """Hand over what waited, then the end."""

@@ -51,3 +51,17 @@ def test_an_item_that_has_ended_needs_nothing() -> None:
     item._end_once(ItemState.CONFIRMED)
 
     assert times.step(item, 200.0) is Step.FORGET
+
+
+def test_before_its_limit_an_item_is_renewed_and_not_asked_to_stop() -> None:
+    times = LeaseTimes(8, 6)
+    item = item_of(times)
+
+    assert times.step(item, 104.0) is Step.RENEW
+    assert times.step(item, 106.0) is Step.RENEW_AND_ASK_TO_STOP
+
+
+def test_no_sleep_is_longer_than_an_eighth_of_the_lease_or_of_the_limit() -> None:
+    assert LeaseTimes(8, None).nap_seconds == 1
+    assert LeaseTimes(8, 4).nap_seconds == 0.5
+    assert LeaseTimes(8, 16).nap_seconds == 1

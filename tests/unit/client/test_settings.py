@@ -40,3 +40,18 @@ def test_a_queue_that_no_server_can_have_is_one_sentence(queue: str) -> None:
         parse_settings(queue, 5, "1500ms", None, 1, None)
 
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "attempts", "why"),
+    [("999ms", None, "work_limit must be at least 1s"), ("1s", None, ""), (None, 1, ""),
+     (None, 0, "max_attempts must be at least 1")],
+)  # fmt: skip
+def test_the_least_limit_and_the_fewest_attempts(
+    limit: str | None, attempts: int | None, why: str
+) -> None:
+    if why:
+        with pytest.raises(ValueError, match=why):
+            parse_settings("q", 5, 5, limit, 1, attempts)
+    else:
+        assert parse_settings("q", 5, 5, limit, 1, attempts).limit_seconds == (limit and 1)

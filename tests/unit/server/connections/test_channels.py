@@ -57,6 +57,7 @@ class Talker(asyncio.Protocol):
         self.heard += data
 
     def eof_received(self) -> bool:
+        assert not self.has_end
         self.has_end = True
         return self.stays
 
@@ -176,6 +177,63 @@ async def test_a_channel_that_closes_sends_what_waits_and_then_is_over(two: Two)
     assert two.servers[0].heard == sent
     assert client.is_lost and two.servers[0].is_lost
     assert two.is_empty
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_channel_that_closes_takes_in_all_so_that_its_own_bytes_are_taken(
+    two: Two, *, is_read: bool
+) -> None:
+    """The other side reads on only when its answers have left, as a connection does."""
+    client = two.open()
+    await two.carry()
+    server = two.servers[0]
+    if not is_read:
+        client.channel.pause_reading()
+    server.channel.pause_reading()
+    client.channel.write(b"q" * 3 * WINDOW_BYTES)
+    client.channel.close()
+    client.channel.pause_reading()
+    server.channel.write(b"a" * 3 * WINDOW_BYTES)
+    await two.carry()
+    assert server.may_write
+    server.channel.resume_reading()
+    await two.carry()
+    assert server.heard == b"q" * 3 * WINDOW_BYTES
+    assert client.is_lost and server.is_lost and two.is_empty
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_nothing_waits_for_a_side_that_has_closed(two: Two, *, waits: bool) -> None:
+    client = two.open()
+    await two.carry()
+    server = two.servers[0]
+    server.channel.pause_reading()
+    if waits:
+        server.channel.write(b"a" * 3 * WINDOW_BYTES)
+        client.channel.pause_reading()
+        await two.carry()
+        assert not server.may_write
+    client.channel.close()
+    await two.carry()
+    server.channel.write(b"a" * 3 * WINDOW_BYTES)
+    assert server.may_write and server.channel.get_write_buffer_size() == 0
+    assert not server.is_lost
+    server.channel.resume_reading()
+    await two.carry()
+    assert server.is_lost and two.is_empty
+
+
+async def test_the_end_of_one_direction_is_said_once(two: Two) -> None:
+    client = two.open()
+    two.router.pause_writing()
+    client.channel.write(b"last")
+    client.channel.write_eof()
+    for _ in range(2):
+        two.router.resume_writing()
+        two.router.pause_writing()
+    await two.carry()
+    server = two.servers[0]
+    assert (server.heard, server.has_end, server.is_lost) == (b"last", True, False)
 
 
 async def test_a_channel_that_is_aborted_drops_what_waits(two: Two) -> None:
