@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kestrelpy.core import KeySettings
 from kestrelpy.operations import ServerFacts
 from kestrelpy.protocol.routing.merging import Listed, blocks_of_facts, merged_word
 from tests.support.routed_harness import SlicedHarness
@@ -56,6 +57,8 @@ def test_the_first_error_is_the_answer() -> None:
     error = b"SERVER_ERROR slice 2 does not answer: gone\r\n"
     for request in (b"stats\r\n", b"flush_all\r\n", b"dump_stats\r\n", b"flush_all_expired\r\n"):
         assert many.say("a", request) == error, request
+    many.sliced[b"jobs"] = KeySettings()
+    assert many.say("a", b"dump_stats jobs a\r\n") == error
 
 
 def test_a_mode_is_that_of_all_slices() -> None:

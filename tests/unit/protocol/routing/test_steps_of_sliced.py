@@ -1,0 +1,129 @@
+"""The steps of a request for a sliced queue, with answers that a slice gives now and then: which
+slices are asked what, and what the client hears."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.core import KeySettings
+from kestrelpy.protocol.routing.routed import RoutedConversation
+from tests.support.routed_harness import SlicedHarness
+
+END = b"END\r\n"
+OPEN = b"STAT state leased\r\nEND\r\n"
+FULL = b"CLIENT_ERROR close or abort"
+STORED = b"STORED\r\n"
+
+
+class Scripted:
+    """A client of a router whose slices say what the test wants."""
+
+    def __init__(self) -> None:
+        self.many = SlicedHarness(3)
+        self.many.sliced = {b"jobs": KeySettings(), b"more": KeySettings()}
+        self.talk = RoutedConversation(self.many)
+        self.asked: list[tuple[int, bytes]] = []  # by the last request
+
+    def say(self, request: bytes, *answers: bytes) -> bytes:
+        """Return what the client hears when the slices answer so, one after the other."""
+        self.asked, left = [], list(answers)
+        self.talk.feed(request)
+        while self.talk.sent:
+            sent, self.talk.sent = self.talk.sent, []
+            self.asked += sent
+            for number, _ in sent:
+                self.talk.heard(number, left.pop(0))
+        assert not left
+        out, self.talk.out = b"".join(self.talk.out), []
+        return out
+
+    def open(self, queue: bytes, token: int) -> None:
+        said = b"VALUE %b/open 0 1 %d\r\nx\r\nEND\r\n" % (queue, token)
+        assert self.say(b"get %b/open\r\n" % queue, said).startswith(b"VALUE")
+
+    @property
+    def lines(self) -> list[bytes]:
+        return [raw.partition(b"\r\n")[0] for _, raw in self.asked]
+
+
+@pytest.fixture
+def client() -> Scripted:
+    return Scripted()
+
+
+def test_a_mistake_of_the_client_ends_a_fetch_and_a_slice_in_trouble_does_not(
+    client: Scripted,
+) -> None:
+    forbidden, failed = b"CLIENT_ERROR forbidden: no\r\n", b"SERVER_ERROR the disk\r\n"
+    value = b"VALUE jobs 0 1\r\nx\r\nEND\r\n"
+    assert client.say(b"get jobs\r\n", forbidden) == forbidden
+    assert client.say(b"get jobs\r\n", failed, value) == value
+    assert client.say(b"get jobs\r\n", END, failed, END) == failed
+    assert client.say(b"get jobs\r\n", END, END, END) == END
+
+
+def test_a_connection_with_as_many_items_as_it_may_have_ends_a_lease_of_another_alone(
+    client: Scripted,
+) -> None:
+    client.open(b"more", 7)
+    request = b"get jobs/close/open/token=9\r\n"
+    assert client.say(request, OPEN).startswith(FULL)
+    assert client.lines == [b"stats more/token=7"]
+    assert client.say(request, END, END, END, END, END) == END  # the other one is over
+    assert client.lines[0] == b"stats more/token=7"
+    assert b"close" in client.lines[1]
+
+
+@pytest.mark.parametrize("token", range(1, 7))
+def test_a_hand_off_that_names_a_lease_goes_to_the_slice_of_that(
+    client: Scripted, token: int
+) -> None:
+    many = client.many
+    assert client.say(b"set a/confirm=jobs:%d 0 0 1\r\ny\r\n" % token, STORED) == STORED
+    assert client.asked[0][0] == many.placement.slice_of_token(b"jobs", token)
+    assert client.say(b"set a/confirm=other:%d 0 0 1\r\ny\r\n" % token, STORED) == STORED
+    assert client.asked[0][0] == many.placement.slice_of(b"other")
+
+
+def test_a_hand_off_without_a_name_needs_one_open_item(client: Scripted) -> None:
+    client.many.open_reads_max = 2
+    client.open(b"jobs", 7)
+    client.open(b"more", 8)
+    slice_of_more = client.asked[0][0]
+    request = b"set a/confirm 0 0 1\r\ny\r\n"
+    assert client.say(request, OPEN, OPEN).startswith(b"CLIENT_ERROR several items are open")
+    assert client.lines == [b"stats jobs/token=7", b"stats more/token=8"]
+    assert client.say(request, END, OPEN, STORED) == STORED  # the first one is over
+    assert client.asked[-1][0] == slice_of_more
+
+
+def test_figures_of_a_queue_are_whole_or_an_error(client: Scripted) -> None:
+    error = b"SERVER_ERROR busy\r\n"
+    assert client.say(b"stats jobs\r\n", END, error, END) == error
+    long, short = b"STAT a 1\r\nSTAT b 2\r\nEND\r\n", b"STAT a 1\r\nEND\r\n"
+    assert client.say(b"stats jobs/settings\r\n", short, long, END) == long
+    assert client.say(b"stats jobs/settings\r\n", short, error, END) == error
+
+
+def test_a_get_of_several_keys_ends_with_the_first_error(client: Scripted) -> None:
+    value = b"VALUE a 0 1\r\nx\r\n"
+    error = b"SERVER_ERROR busy\r\n"
+    said = client.say(b"get a jobs b\r\n", value + END, END, error, END)
+    assert said == value + error
+    assert client.lines == [b"get a", *[b"get jobs"] * 3]
+    assert client.say(b"get a jobs b\r\n", error) == error
+    assert client.lines == [b"get a"]
+
+
+def test_of_a_get_that_waited_each_item_but_one_goes_back_and_that_one_is_confirmed() -> None:
+    many = SlicedHarness(3)
+    many.sliced[b"jobs"] = KeySettings()
+    assert many.say("c", b"get jobs/t=5s\r\n") == b""
+    for number, each in many.slices.items():
+        each.say("beside", b"set jobs 0 0 1", b"%d" % number)
+    many.asked.clear()
+    assert many.say("c", b"").count(b"VALUE") == 1
+    closed = {number for number, raw in many.asked if b"/close/" in raw}
+    deferred = [number for number, raw in many.asked if b"/defer/" in raw]
+    assert len(closed) == 1
+    assert sorted([*closed, *deferred]) == [1, 2, 3]
