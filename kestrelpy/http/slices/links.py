@@ -100,8 +100,11 @@ class SliceLink(asyncio.Protocol):
             self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        """Note the end of the answer."""
+        """Note the end of the answer. The connection is heard again, however much is held: it may
+        serve another request, or close."""
         self.is_whole = True
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     # -- for a request ----------------------------------------------------------------------
 

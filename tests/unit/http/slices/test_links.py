@@ -145,6 +145,22 @@ async def test_a_reader_that_takes_nothing_stops_the_slice(links: Links, slices:
     assert len(await reading) == size
 
 
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_a_long_answer_that_is_whole_leaves_a_connection_that_is_read(
+    links: Links, slices: Slices, *, is_taken: bool
+) -> None:
+    link = await links.take(1)
+    link.begin(b"GET / HTTP/1.1\r\n\r\n")
+    size = HELD_BYTES_MAX + 2
+    link.data_received(HEAD % size + bytes(HELD_BYTES_MAX))
+    link.data_received(bytes(2))  # too much is held, and it is all
+    if is_taken:
+        assert len(await body_of(link)) == size
+    links.give(1, link)
+    assert await links.take(1) is link
+    assert slices.wires[0].is_reading
+
+
 async def test_a_slice_that_does_not_read_stops_the_writer(links: Links, slices: Slices) -> None:
     link = await links.take(1)
     link.begin(b"POST / HTTP/1.1\r\n\r\n")
