@@ -14,14 +14,14 @@ protocol what a transport is: each frame says whose it is.
     TAKEN    the protocol has taken in so many bytes
 
 One rule: at most WINDOW_BYTES of a channel are on their way, so a protocol that does not read stops
-its own channel alone.
+its own channel alone. Channels that wait for the socket take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, cast
@@ -33,6 +33,8 @@ WINDOW_BYTES: Final = 256 << 10  # what the kernel's buffer of a Unix socket hol
 _TOLD_BYTES: Final = WINDOW_BYTES // 4
 # Frames of one turn, before they are written without waiting for its end.
 _TURN_BYTES: Final = 256 << 10
+# What a channel sends before the next one that waits for the socket has its turn.
+_PIECE_BYTES: Final = 64 << 10
 _OPEN, _DATA, _END, _CLOSE, _TAKEN = range(5)
 _HEAD: Final = Struct("<II")
 _HEAD_BYTES: Final = 8
@@ -157,16 +159,20 @@ class ClientChannel:
         elif kind == _CLOSE:
             self.note_close()
 
-    def pump(self) -> None:
-        """Send what waits, as far as there is room."""
+    def pump(self, most: int = WINDOW_BYTES) -> None:
+        """Send what waits, as far as there is room, and at most so many bytes; stand in line if the
+        socket is what it waits for."""
         if not self._unsent:
             return
         trunk = self._trunk
-        while self._unsent and self._room and not trunk.is_full:
-            piece = bytes(self._unsent[: self._room])
-            del self._unsent[: self._room]
-            self._room -= len(piece)
-            trunk.send(self._number, _DATA, len(piece), piece)
+        size = min(len(self._unsent), self._room, most)
+        if size and not trunk.is_full:
+            piece = bytes(self._unsent[:size])
+            del self._unsent[:size]
+            self._room -= size
+            trunk.send(self._number, _DATA, size, piece)
+        if self._unsent and self._room:
+            trunk.stand_in_line(self._number, self)
         if self._is_full and len(self._unsent) <= self._low and self._protocol is not None:
             self._is_full = False
             self._protocol.resume_writing()
@@ -233,8 +239,8 @@ class Trunk(asyncio.Protocol):
     """The socket between a router and a slice. Both sides have one."""
 
     __slots__ = (
-        "_begun", "_channels", "_frame_bytes", "_frames", "_last", "_loop", "_lost", "_make",
-        "_rest", "_transport", "is_full",
+        "_begun", "_channels", "_frame_bytes", "_frames", "_last", "_line", "_loop", "_lost",
+        "_make", "_rest", "_transport", "is_full",
     )  # fmt: skip
 
     def __init__(
@@ -247,6 +253,7 @@ class Trunk(asyncio.Protocol):
         self._make, self._begun, self._lost = make, begun, lost
         self._transport: asyncio.Transport | None = None
         self._channels: dict[int, ClientChannel] = {}
+        self._line: OrderedDict[int, ClientChannel] = OrderedDict()  # these wait for the socket
         self._last = 0  # the number given last
         self._rest = b""  # the beginning of a frame
         self._frames: list[bytes] = []  # of this turn
@@ -301,6 +308,11 @@ class Trunk(asyncio.Protocol):
     def forget(self, number: int) -> None:
         """Forget a channel that is over."""
         self._channels.pop(number, None)
+        self._line.pop(number, None)
+
+    def stand_in_line(self, number: int, channel: ClientChannel) -> None:
+        """Let the channel have its turn when the socket takes something, after those that wait."""
+        self._line.setdefault(number, channel)
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call this later in this turn, or in the next one."""
@@ -351,12 +363,13 @@ class Trunk(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_full = False
-        for each in list(self._channels.values()):
-            each.pump()
+        while self._line and not self.is_full:
+            self._line.popitem(last=False)[1].pump(_PIECE_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         for each in list(self._channels.values()):
             each.note_close()
         self._channels.clear()
+        self._line.clear()
         self._lost(self)

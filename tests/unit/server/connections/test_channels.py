@@ -21,9 +21,11 @@ class Socket:
     def __init__(self) -> None:
         self.writes: list[bytes] = []
         self.is_closed = False
+        self.after_write: Callable[[], None] = lambda: None
 
     def write(self, data: bytes) -> None:
         self.writes.append(data)
+        self.after_write()
 
     def close(self) -> None:
         self.is_closed = True
@@ -289,6 +291,37 @@ async def test_a_socket_that_takes_nothing_stops_all_channels_and_then_they_go_o
     await two.carry()
     assert first.may_write
     assert [each.heard for each in two.servers] == [b"x" * (HIGH + 1), b"y"]
+
+
+async def test_channels_that_wait_for_the_socket_take_turns(two: Two) -> None:
+    """Those that always have more to send do not keep one out that has little."""
+    greedy, modest = [two.open() for _ in range(8)], two.open()
+    await two.carry()
+    two.router.pause_writing()
+    for each in greedy:
+        each.channel.write(b"x" * WINDOW_BYTES)
+    modest.channel.write(b"hello")
+    two.near.after_write = two.router.pause_writing
+    for _ in range(4):
+        two.router.resume_writing()
+        await two.carry()
+        for each in greedy:
+            each.channel.write(b"x" * WINDOW_BYTES)
+    assert two.servers[-1].heard == b"hello"
+
+
+async def test_a_channel_that_ends_while_it_waits_for_the_socket_leaves_the_line(two: Two) -> None:
+    first, second = two.open(), two.open()
+    await two.carry()
+    two.router.pause_writing()
+    first.channel.write(b"x")
+    second.channel.write(b"y")
+    first.channel.abort()
+    assert len(two.router._line) == 1
+    two.router.resume_writing()
+    await two.carry()
+    assert first.is_lost and two.servers[0].is_lost
+    assert [each.heard for each in two.servers] == [b"", b"y"]
 
 
 async def test_all_protocols_hear_that_the_socket_is_lost(two: Two) -> None:
