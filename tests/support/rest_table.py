@@ -362,7 +362,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.connections.channels.Trunk": {
         "_last": NUMBER,
-        "_channels": COUNTED,
+        "_channels _line": COUNTED,
         "_begun _lost _make": SETTING,
         "_transport": "the socket, open until one of its processes ends",
     },
