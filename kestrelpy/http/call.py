@@ -45,7 +45,7 @@ class Call:
     __slots__ = (
         "_future", "_is_admitted", "_is_reading", "_is_revoked", "_rests", "_task",
         "_waiter", "_waiting_room", "broker", "grant", "has_begun", "holder", "host", "is_gone",
-        "is_head", "is_leaving", "is_touched", "last_command_ms", "share", "user",
+        "is_head", "is_hurried", "is_leaving", "is_touched", "last_command_ms", "share", "user",
     )  # fmt: skip
 
     def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
@@ -64,6 +64,7 @@ class Call:
         self.is_gone = False
         self.is_head = False  # True if no body is wanted: it waits for nothing
         self.is_leaving = False  # True if the server stops: no wait goes on
+        self.is_hurried = False  # True if its router wants the answer now: it waits for nothing
         self.last_command_ms = host.now_ms()
         self._future: asyncio.Future[None] | None = None
         self._rests: Rests | None = None  # of a slice of work
@@ -193,7 +194,7 @@ class Call:
         """Wait until `due_ms` for an item, after earlier waiters; return the wait that is over.
         Raise Gone: an item that came is given back, and its attempt is not counted; raise
         ServerError if the server stops."""
-        if self.is_head:
+        if self.is_head or self.is_hurried:
             due_ms = min(due_ms, self.host.now_ms())
         waiter = self.broker.wait(
             want, name, self.holder, dead, self, due_ms, after, lease_ms, grace_ms
@@ -296,6 +297,14 @@ class Call:
             raise HttpError(401, "this user may do that no more: the configuration has changed")
 
     # -- the end ----------------------------------------------------------------------------
+
+    def hurry(self) -> None:
+        """End a wait for an item, now or when it begins, as if its time were over: the router of
+        this slice says so."""
+        self.is_hurried = True
+        if self._waiter is not None and not self._waiter.done:
+            self.broker.give_up(self._waiter)
+            self._wake()
 
     def hang_up(self) -> None:
         """The client is gone: every wait ends with Gone."""

@@ -52,6 +52,7 @@ class Guard:
             return
         if self._host.is_leaving:
             call.leave()
+        call.is_hurried = connection.is_hurried
         began = False
         needs_data = scope["path"] not in _ALWAYS_OPEN
         closed = self._host.closed if needs_data else ""

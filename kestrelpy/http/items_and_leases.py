@@ -115,7 +115,7 @@ async def post_item(
     once, texts = id_of(request, id_), texts_of(request)
     terms = Terms(
         flags=flags, expires_ms=lifetime_ms and unix_ms + lifetime_ms,
-        key=_key_values(request), delay=_delay(delay, at),
+        key=key_values(request.scope["query_string"]), delay=_delay(delay, at),
         header=ItemHeader(once, texts=texts) if once or texts else None,
     )  # fmt: skip
     storing = Storing(call.broker, call.host)
@@ -254,9 +254,8 @@ def _check_size(call: Call, name: bytes, size: int) -> None:
         raise HttpError(413, f"item too large ({size} bytes, limit {policy.max_item_bytes})")
 
 
-def _key_values(request: Request) -> tuple[bytes, ...]:
-    """Return the values of key=; a comma within one is sent as %2C."""
-    raw: bytes = request.scope["query_string"]
+def key_values(raw: bytes) -> tuple[bytes, ...]:
+    """Return the values of key= in a query; a comma within one is sent as %2C."""
     for part in raw.split(b"&"):
         word, _, value = part.partition(b"=")
         if unquote_to_bytes(word) == b"key":  # its value is not empty: the check has seen to that

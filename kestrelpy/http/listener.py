@@ -85,6 +85,7 @@ class HttpConnection(HttpToolsProtocol):
         self.at_hang_up: Callable[[], object] | None = None  # of a request without a call
         self.is_of_router = False  # True in a slice: its router speaks, for its own clients
         self.requests = 0  # so far
+        self.producer = 0  # the slice where it puts into sliced queues; 0: none yet
         self._admission = admission
         self.number, self.peer = 0, ""
         self._is_in = False
@@ -182,6 +183,12 @@ class HttpConnection(HttpToolsProtocol):
             call.user if call is not None else None,
         )  # fmt: skip
 
+    @property
+    def is_hurried(self) -> bool:
+        """True if the router of this slice wants the answer to the present request now: it has
+        sent another one after it, which it does for nothing else."""
+        return self.is_of_router and bool(self.pipeline)
+
     def end_after_this(self) -> None:
         """Answer the request that is handled, and close."""
         if self.running is not None:
@@ -222,6 +229,8 @@ class HttpConnection(HttpToolsProtocol):
                 self._hold(_PIPELINED_BYTES)
                 if len(self.pipeline) < _PIPELINED_PAUSE:
                     self.flow.resume_reading()  # a client that waits may hang up
+                if self.is_hurried and self.call is not None:
+                    self.call.hurry()
                 if len(self.pipeline) > PIPELINED_MAX:
                     self._refusal = 400, f"at most {PIPELINED_MAX} requests may be sent ahead"
 

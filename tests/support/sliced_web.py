@@ -12,12 +12,15 @@ import httpx
 from journal.engine import Member
 from kestrelpy.config.reading import load_config
 from kestrelpy.config.settings import Config
+from kestrelpy.core import KeySettings
 from kestrelpy.errors import SliceAway
 from kestrelpy.http import HttpListener, open_router
 from kestrelpy.operations import Listening
 from kestrelpy.placement import Placement
+from kestrelpy.protocol import SlicedQueues
 from kestrelpy.server.daemon import Daemon
 from kestrelpy.server.http_side import HttpSide
+from kestrelpy.server.policies import policy_of
 from kestrelpy.server.supervisor import Supervisor
 from tests.support.http_client import check_shape, check_times
 from tests.support.running import ANSWER_SECONDS, Peer
@@ -70,6 +73,7 @@ class SlicedWeb:
         config_file.write_text(config)
         self.config = load_config(config_file, environ={}, overrides={})
         self.placement = Placement(SLICES)
+        self.sliced_queues = SlicedQueues(self)
         self.slices = {each: SliceHere(folder, each, config_file) for each in range(1, SLICES + 1)}
         self.side = HttpSide(lambda: 10_000, lambda: 256 << 20, lambda: 1)
         self.connects: list[int] = []  # the slices, in the order of the connections to them
@@ -83,6 +87,24 @@ class SlicedWeb:
 
     def is_sliced(self, name: bytes) -> bool:
         return self.config.queue(name).sliced
+
+    def keys_of(self, name: bytes) -> KeySettings | None:
+        settings = self.config.queue(name)
+        return policy_of(settings).keys if settings.sliced else None
+
+    @property
+    def has_sliced(self) -> bool:
+        return self.config.has_sliced
+
+    def own_slices(self) -> list[int]:
+        return [each for each in self.slices if self.is_here(each)]
+
+    def foreign_slices(self) -> list[int]:
+        return [each for each in self.elsewhere if self.why_away(each) is None]
+
+    @property
+    def open_reads_max(self) -> int:
+        return self.config.server.max_open_reads
 
     def of(self, queue: str) -> SliceHere:
         """The slice of a queue."""

@@ -1,7 +1,8 @@
 """The application of the router: checks as before every server, then a slice, or all of them.
 
     guard's checks ──▶ the row of the route ──▶ one slice: passed through, both ways
-                                            └──▶ all slices: asked at once, one answer of theirs
+                                            ├──▶ all slices: asked at once, one answer of theirs
+                                            └──▶ a sliced queue: `sliced`
 
 One rule: a client that hangs up hangs up in the slices, and a slice that ends in the middle of an
 answer ends the client's connection.
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Coroutine, MutableMapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from starlette.requests import Request
 
@@ -29,6 +30,7 @@ from kestrelpy.http.slices.asked import Asked, SliceAnswer, to_client
 from kestrelpy.http.slices.links import Links, SliceEnded, SliceLink
 from kestrelpy.http.slices.live import ViewOfSlices
 from kestrelpy.http.slices.ports import SlicesPort
+from kestrelpy.http.slices.sliced import SlicedRequest
 from kestrelpy.http.slices.table import (
     Anywhere,
     Drain,
@@ -40,6 +42,7 @@ from kestrelpy.http.slices.table import (
     OfAllThere,
     OfQueue,
     ReloadAll,
+    Row,
     StartsJob,
     queue_of,
     row_of,
@@ -47,6 +50,7 @@ from kestrelpy.http.slices.table import (
 
 log = logging.getLogger("kestrelpy.router")
 
+_T = TypeVar("_T")
 # What leaves out a slice that is away, such as /health, waits no longer for an answer: the process
 # of a slice may be asleep.
 ANSWER_SECONDS: Final = 5.0
@@ -65,7 +69,7 @@ def open_router(
 class Door:
     """The application that uvicorn's protocol calls."""
 
-    __slots__ = ("_checks", "_links", "_slices", "is_ending", "streams")
+    __slots__ = ("_checks", "_links", "_slices", "_tasks", "is_ending", "streams")
 
     def __init__(self, slices: SlicesPort, links: Links, checks: Checks) -> None:
         self._slices = slices
@@ -73,6 +77,20 @@ class Door:
         self._checks = checks
         self.is_ending = asyncio.Event()
         self.streams = 0  # of live views
+        self._tasks: set[asyncio.Task[Any]] = set()  # they go on when their client hangs up
+
+    def start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Begin work that goes on when its client hangs up."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, SliceAway | SliceEnded | Rejected):
+            log.error("a lease from several slices", exc_info=error)
 
     def close(self) -> None:
         """The router ends: streams of live views end, and no request waits in a free connection."""
@@ -144,9 +162,11 @@ class _Request:
     async def run(self, door: Door) -> None:
         """Send it where its row says, and answer."""
         row = row_of(self._route)
-        if isinstance(row, OfQueue):
-            name = row.name(self._asked)
-            await self._pass_on(self._any if name is None else self._of(name))
+        name = self._queue_of(row)
+        if name is not None and self._slices.is_sliced(name):
+            await SlicedRequest(self._asked, name, self, door.start).run()
+        elif isinstance(row, OfQueue):
+            await self.pass_on(self.any_slice if name is None else self._of(name))
         elif isinstance(row, Here):
             await self._answer_here()
         elif isinstance(row, Numbered):
@@ -154,11 +174,11 @@ class _Request:
         elif isinstance(row, StartsJob):
             await self._start_job()
         elif isinstance(row, OfAll):
-            answers = await self._ask_all(await self._body(), by_number=row.by_number)
+            answers = await self._ask_all(await self.body(), by_number=row.by_number)
             await self._merge(row.merge, answers)
         elif isinstance(row, OfAllThere):
-            answers, away = await self._ask_those_there(await self._body())
-            await self._say(row.merge(self._asked, answers, away))
+            answers, away = await self._ask_those_there(await self.body())
+            await self.say(row.merge(self._asked, answers, away))
         elif isinstance(row, Metrics):
             await self._add_up()
         elif isinstance(row, ReloadAll):
@@ -169,15 +189,18 @@ class _Request:
             await (self._stream(door) if row.is_stream else self._view())
         else:
             assert isinstance(row, Anywhere)
-            await self._pass_on(self._any)
+            await self.pass_on(self.any_slice)
 
     # -- which slice ------------------------------------------------------------------------
 
+    def _queue_of(self, row: Row) -> bytes | None:
+        """Return the queue of the request; None: it concerns no one queue."""
+        if isinstance(row, OfQueue):
+            return row.name(self._asked)
+        return queue_of(self._asked) if isinstance(row, StartsJob) else None
+
     def _of(self, name: bytes) -> int:
-        """Return the slice of a queue; raise Rejected if it is in all."""
-        if self._slices.is_sliced(name):
-            raise Rejected(409, f"queue {name.decode('utf-8', 'replace')} is sliced: its items are "
-                           "reached by the memcache port")  # fmt: skip
+        """Return the slice of a queue."""
         return self._slices.placement.slice_of(name)
 
     @property
@@ -185,11 +208,24 @@ class _Request:
         return range(1, self._asked.slices + 1)
 
     @property
-    def _any(self) -> int:
+    def any_slice(self) -> int:
         """A slice that serves, on this machine if there is one."""
         slices = self._slices
         there = [each for each in self._numbers if slices.why_away(each) is None]
         return next((each for each in there if slices.is_here(each)), there[0] if there else 1)
+
+    @property
+    def producer(self) -> int:
+        """The slice where the connection puts into sliced queues; 0: none yet."""
+        return self._connection.producer
+
+    @producer.setter
+    def producer(self, number: int) -> None:
+        self._connection.producer = number
+
+    def free(self) -> None:
+        """Free the memory of the connection, which is gone."""
+        self._connection.share.shrink(0)
 
     # -- one slice --------------------------------------------------------------------------
 
@@ -205,7 +241,7 @@ class _Request:
         finally:
             self._links.give(number, link)
 
-    async def _pass_on(self, number: int) -> None:
+    async def pass_on(self, number: int) -> None:
         """Pass the request to a slice, and its answer to the client, part by part."""
         asked = self._asked
         most = self._checks.body_most(self._scope)
@@ -265,41 +301,46 @@ class _Request:
             await self._send({"type": "http.response.body", "body": part, "more_body": True})
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _body(self) -> bytes:
+    async def body(self) -> bytes:
         """Return the body of the request."""
         most = self._checks.body_most(self._scope)
         return b"".join([part async for part in self._parts(most)])
 
-    async def _whole(
+    async def whole(
         self, number: int, target: bytes, body: bytes = b"", method: str = "",
-        is_patient: bool = True,
+        is_patient: bool = True, begun: Callable[[SliceLink], None] | None = None,
     ) -> SliceAnswer:  # fmt: skip
         """Return the whole answer of a slice to a request of this client. Raise SliceEnded,
-        SliceAway: unless `is_patient` also if it has not answered soon."""
+        SliceAway: unless `is_patient` also if it has not answered soon. `begun` is called with the
+        connection once the request is on its way."""
         try:
             async with asyncio.timeout(None if is_patient else ANSWER_SECONDS):
-                return await self._answer_of(number, target, body, method, is_patient)
+                return await self._answer_of(number, target, body, method, is_patient, begun)
         except TimeoutError:
             raise SliceAway(merging.sentence(number, "it does not answer")) from None
 
     async def _answer_of(
-        self, number: int, target: bytes, body: bytes, method: str, is_patient: bool
-    ) -> SliceAnswer:
+        self, number: int, target: bytes, body: bytes, method: str, is_patient: bool,
+        begun: Callable[[SliceLink], None] | None,
+    ) -> SliceAnswer:  # fmt: skip
         asked, share = self._asked, self._connection.share
         if asked.method == "HEAD":
             method = "GET"  # an answer is made of the bodies
         length = len(body) if body or asked.has_body else None
         async with self._link(number, is_patient) as link:
             link.begin(asked.head(target, length, method) + body)
+            if begun is not None:
+                begun(link)
             await link.answer_begins()
             parts = list[bytes]()
             async for part in link.parts():
-                if not share.hold(len(part)):
+                # What holds leases waits for room.
+                if not share.hold(len(part)) and not (begun and await share.reserve(len(part))):
                     raise Rejected(503, "too many long answers at this moment: try again later")
                 parts.append(part)
             return SliceAnswer(link.status, to_client(link.headers), b"".join(parts))
 
-    async def _say(self, said: SliceAnswer) -> None:
+    async def say(self, said: SliceAnswer) -> None:
         headers = [pair for pair in said.headers if pair[0] != b"content-length"]
         await send_answer(self._send, said.status, said.body, headers)
 
@@ -308,7 +349,7 @@ class _Request:
     async def _ask_all(self, body: bytes = b"", *, by_number: bool = False) -> list[SliceAnswer]:
         """Return the answers of all slices, in order; raise SliceAway, SliceEnded."""
         return await ordered.all_of(
-            self._whole(each, self._target_for(each, by_number), body) for each in self._numbers
+            self.whole(each, self._target_for(each, by_number), body) for each in self._numbers
         )
 
     def _target_for(self, number: int, by_number: bool) -> bytes:
@@ -325,7 +366,7 @@ class _Request:
             said = await asyncio.to_thread(merging.merged, merge, self._asked, answers)
         else:
             said = merging.merged(merge, self._asked, answers)
-        await self._say(said)
+        await self.say(said)
 
     async def _ask_those_there(self, body: bytes) -> tuple[list[SliceAnswer], dict[int, str]]:
         """Return the answers of those slices that serve, and why the others do not."""
@@ -333,7 +374,7 @@ class _Request:
         there = [each for each in self._numbers if each not in away]
         target = self._asked.target
         found = await ordered.each_of(
-            self._whole(each, target, body, is_patient=False) for each in there
+            self.whole(each, target, body, is_patient=False) for each in there
         )
         for number, said in zip(there, found, strict=True):
             if isinstance(said, SliceAway | SliceEnded):
@@ -341,10 +382,10 @@ class _Request:
         return [each for each in found if isinstance(each, SliceAnswer)], away
 
     async def _add_up(self) -> None:
-        answers = await self._ask_all(await self._body())
+        answers = await self._ask_all(await self.body())
         refusal = next((each for each in answers if each.status != 200), None)
         if refusal is not None:
-            await self._say(refusal)
+            await self.say(refusal)
             return
         counted = {
             'kestrelpy_connections{wire="memcache"}': float(self._slices.memcache_connections),
@@ -353,20 +394,20 @@ class _Request:
         }
         texts = [each.body for each in answers]
         body = await asyncio.to_thread(metrics.merged, texts, counted)
-        await self._say(answers[0]._replace(body=body))
+        await self.say(answers[0]._replace(body=body))
 
     async def _reload(self) -> None:
         """Let every slice read the configuration again, or none; the router does so after them."""
-        body = await self._body()
+        body = await self.body()
         query, trial, is_trial = ordered.trial_of(self._asked.query, body)
         target = self._asked.with_query(**query) if query else self._asked.target
         checked = merging.merged(merging.first, self._asked, await ordered.all_of(
-            self._whole(each, target, trial) for each in self._numbers
+            self.whole(each, target, trial) for each in self._numbers
         ))  # fmt: skip
         if checked.status == 200 and (why := await self._slices.why_not_reloaded()):
             checked = merging.refusal(503, why)
         if checked.status != 200 or is_trial:
-            await self._say(checked)
+            await self.say(checked)
             return
         done = merging.merged(merging.first, self._asked, await self._ask_all(body))
         if done.status == 200:
@@ -374,7 +415,7 @@ class _Request:
         else:  # the file has changed since, or a queue
             why = f"not reloaded in every slice: {merging.why_refused(done)}"
             done = merging.refusal(done.status, why)
-        await self._say(done)
+        await self.say(done)
 
     # -- the page ---------------------------------------------------------------------------
 
@@ -383,19 +424,19 @@ class _Request:
         held = share.held
 
         def ask(number: int, target: bytes, is_patient: bool) -> ordered.Asking:
-            return self._whole(number, target, is_patient=is_patient)
+            return self.whole(number, target, is_patient=is_patient)
 
         return ViewOfSlices(self._asked, ask, lambda: share.shrink(held))
 
     async def _view(self) -> None:
-        await self._body()
+        await self.body()
         found = await self._live().look()
-        await self._say(found if isinstance(found, SliceAnswer) else merging.in_json(200, found))
+        await self.say(found if isinstance(found, SliceAnswer) else merging.in_json(200, found))
 
     async def _stream(self, door: Door) -> None:
-        await self._body()
+        await self.body()
         if self._asked.method == "HEAD":
-            await self._pass_on(self._any)
+            await self.pass_on(self.any_slice)
             return
         if door.streams >= STREAMS_MAX:
             raise Rejected(503, f"{STREAMS_MAX} live views are open: close one, or ask /views")
@@ -405,7 +446,7 @@ class _Request:
         finally:
             door.streams -= 1
         if refusal is not None:
-            await self._say(refusal)
+            await self.say(refusal)
 
     # -- numbers, jobs, the end -------------------------------------------------------------
 
@@ -413,25 +454,25 @@ class _Request:
         """Pass on what concerns a job or a connection, which its slice has numbered."""
         asked, said = self._asked, self._asked.parts[part]
         if not (said.isascii() and said.isdigit() and int(said)):
-            await self._pass_on(self._any)
+            await self.pass_on(self.any_slice)
             return
         slice_, own = merging.slice_of_number(int(said), asked.slices)
         target = asked.target.replace(f"/{said}".encode(), b"/%d" % own, 1)
-        answer = await self._whole(slice_, target, await self._body())
-        await self._say(ordered.renumbered(answer, slice_, asked.slices, (own, int(said))))
+        answer = await self.whole(slice_, target, await self.body())
+        await self.say(ordered.renumbered(answer, slice_, asked.slices, (own, int(said))))
 
     async def _start_job(self) -> None:
         """Pass on what may become a job. Its slice sends items to other slices."""
         slice_ = self._of(queue_of(self._asked))
-        answer = await self._whole(slice_, self._asked.target, await self._body())
-        await self._say(ordered.renumbered(answer, slice_, self._asked.slices))
+        answer = await self.whole(slice_, self._asked.target, await self.body())
+        await self.say(ordered.renumbered(answer, slice_, self._asked.slices))
 
     async def _drain(self) -> None:
         """End the router, if a slice would let this client drain it."""
-        body = await self._body()
+        body = await self.body()
         query, trial, is_trial = ordered.trial_of(self._asked.query, body)
         target = self._asked.with_query(**query) if query else self._asked.target
-        answer = await self._whole(self._any, target, trial)
+        answer = await self.whole(self.any_slice, target, trial)
         if answer.status == 200 and not is_trial:
             client = self._scope.get("client")
             peer = f"{client[0]}:{client[1]}" if client else "unknown"
@@ -440,11 +481,11 @@ class _Request:
             except ClientError as error:
                 raise Rejected(403, str(error)) from None
             answer = merging.in_json(202, {"count": 1})
-        await self._say(answer)
+        await self.say(answer)
 
     async def _answer_here(self) -> None:
         assert self._route is not None
-        self._scope["body"] = await self._body()
+        self._scope["body"] = await self.body()
         try:
             response = await self._route.answered(self._scope, self._asked.parts)
         except HttpError as error:

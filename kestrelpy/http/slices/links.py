@@ -24,6 +24,8 @@ HELD_BYTES_MAX: Final = 256 << 10
 # A slice closes a connection that was free for KEEP_ALIVE_SECONDS of its listener, which are more.
 FREE_SECONDS: Final = 10.0
 FREE_MAX: Final = 32  # to each slice
+# A request behind the one that waits ends the wait. Its own answer is not read.
+_HURRY: Final = b"HEAD /page/style.css HTTP/1.1\r\nhost: localhost\r\n\r\n"
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -37,7 +39,7 @@ class SliceLink(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
-        self._is_head = self._is_full = self._has_answer = False
+        self._is_head = self._is_full = self._has_answer = self._is_hurried = False
         self._parts: list[bytes] = []
         self._held = 0
         self._news = asyncio.Event()
@@ -83,17 +85,23 @@ class SliceLink(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Note a header."""
+        if self.is_whole:  # of the answer to the request behind
+            return
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Note the head of the answer; to a HEAD it is the whole answer."""
         assert self._parser is not None
+        if self.is_whole:
+            return
         self.status, self._has_answer = self._parser.get_status_code(), True
-        self.may_go_on = self._parser.should_keep_alive()
+        self.may_go_on = self._parser.should_keep_alive() and not self._is_hurried
         self.is_whole = self._is_head
 
     def on_body(self, body: bytes) -> None:
         """Note a part of the body."""
+        if self.is_whole:
+            return
         self._parts.append(body)
         self._held += len(body)
         if self._held > HELD_BYTES_MAX and self._transport is not None:
@@ -144,6 +152,13 @@ class SliceLink(asyncio.Protocol):
                 if self._transport is not None:
                     self._transport.resume_reading()
                 await self._next()
+
+    def hurry(self) -> None:
+        """Let the slice answer now what it was asked: a wait for an item ends. No other request
+        follows."""
+        self._is_hurried, self.may_go_on = True, False
+        if self._transport is not None and not self.is_whole:
+            self._transport.write(_HURRY)
 
     async def _next(self) -> None:
         self._news.clear()

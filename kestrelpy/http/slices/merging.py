@@ -106,8 +106,9 @@ def _whole(name: str, values: list[Any]) -> Any:
         return _ROW_RULES[name](values)
     if all(isinstance(each, bool) for each in values):
         return any(values)
-    if all(isinstance(each, int | float) for each in values):
-        return sum(values)
+    numbers = known(values)
+    if numbers and all(isinstance(each, int | float) for each in numbers):
+        return sum(numbers)
     return values[0]
 
 
@@ -117,6 +118,20 @@ def by_name(named: Iterable[tuple[str, Members]]) -> dict[str, Members]:
     for name, row in named:
         found.setdefault(name, []).append(row)
     return {name: whole_row(rows) if rows[1:] else rows[0] for name, rows in found.items()}
+
+
+def whole_queue(answers: list[Members]) -> Members:
+    """Return the facts of a sliced queue, of those that its slices have of it."""
+    markers = [each["markers"] for each in answers]
+    return {
+        **answers[0], "facts": whole_row([each["facts"] for each in answers]),
+        # Each slice numbers its own, so that a range of them says nothing of the whole queue.
+        "markers": {
+            "kept_bytes": sum(each["kept_bytes"] for each in markers),
+            "retains": markers[0]["retains"],
+        },
+        "journal": whole_row([each["journal"] for each in answers]),
+    }  # fmt: skip
 
 
 # -- pages ------------------------------------------------------------------------------------
@@ -129,13 +144,15 @@ def queues(asked: Asked, answers: list[Members]) -> Members:
     def place(row: Members) -> tuple[int, str]:
         return 0 if sort == "name" else row[sort], row["name"]
 
-    rows = [*by_name((row["name"], row) for each in answers for row in each["queues"]).values()]
+    some = [row for each in answers for row in each["queues"]]
+    rows = [*by_name((row["name"], row) for row in some).values()]
+    again = len(some) - len(rows)  # of sliced queues, as far as this page shows
     rows.sort(key=place, reverse=not is_up)
     shown = rows[: asked.limit()]
     is_last = len(rows) <= asked.limit() and not any(each["next"] for each in answers)
     value, name = place(shown[-1]) if shown else (0, "")
     return {
-        "queues": shown, "matched": sum(each["matched"] for each in answers),
+        "queues": shown, "matched": sum(each["matched"] for each in answers) - again,
         "next": None if is_last else asked.with_query(after=f"{value}:{name}").decode(),
     }  # fmt: skip
 

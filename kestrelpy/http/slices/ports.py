@@ -12,12 +12,14 @@ from typing import Protocol
 from journal.engine import Member
 from kestrelpy.operations import Listening
 from kestrelpy.placement import Placement
+from kestrelpy.protocol import SlicedQueues
 
 
 class SlicesPort(Protocol):
     """The slices, which are reached by their numbers, and the router itself."""
 
     placement: Placement
+    sliced_queues: SlicedQueues
 
     def is_sliced(self, name: bytes) -> bool:
         """True if a queue is in all slices."""

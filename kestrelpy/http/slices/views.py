@@ -126,9 +126,14 @@ def _queues(asked: Asked, views: dict[int, list[Members]]) -> Members:
     rows.sort(key=lambda row: _place(row, sort), reverse=not is_up)
     offset = int(query.get("offset", 0))
     shown = rows[offset : offset + int(query.get("limit", ROWS_MAX))]
+    names = [
+        {name for page in pages for name in page["queues"]["rows"]} for pages in views.values()
+    ]
+    again = sum(map(len, names)) - len(rows)  # of sliced queues, as far as these pages show
     return {
-        "total": sum(pages[0]["total"] for pages in views.values()), "queues": _table(shown),
-    }  # fmt: skip
+        "total": sum(pages[0]["total"] for pages in views.values()) - again,
+        "queues": _table(shown),
+    }
 
 
 def _rows(views: dict[int, list[Members]], member: str) -> list[Members]:

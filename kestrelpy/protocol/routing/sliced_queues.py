@@ -65,6 +65,11 @@ class SlicedQueues:
         """True if the queue is in all slices."""
         return self._port.keys_of(name) is not None
 
+    def reads_bodies(self, name: bytes) -> bool:
+        """True if the body of an item of a sliced queue may say its key."""
+        keys = self._port.keys_of(name)
+        return keys is not None and keys.rule is not None
+
     @property
     def open_reads_max(self) -> int:
         """How many items a connection may hold open."""

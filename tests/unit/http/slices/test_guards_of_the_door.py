@@ -30,7 +30,7 @@ def parts(*found: tuple[bytes, bool]) -> Iterator[dict[str, Any]]:
 class Alone(door._Request):
     """A request without a client and without slices."""
 
-    _any = 1
+    any_slice = 1
 
 
 def request_of(messages: Iterable[dict[str, Any]] = (), method: str = "POST") -> Any:
@@ -57,16 +57,16 @@ def request_of(messages: Iterable[dict[str, Any]] = (), method: str = "POST") ->
     async def pass_on(number: int) -> None:
         made.said.append(number)
 
-    made._say, made._pass_on = say, pass_on
+    made.say, made.pass_on = say, pass_on
     return made
 
 
 async def test_a_body_is_taken_up_to_its_bound_and_to_its_end_alone() -> None:
-    assert await request_of(parts((b"12", True), (b"", True), (b"34", False)))._body() == b"1234"
+    assert await request_of(parts((b"12", True), (b"", True), (b"34", False))).body() == b"1234"
     with pytest.raises(Rejected, match="too large"):
-        await request_of(parts((b"12", True), (b"345", True)))._body()
+        await request_of(parts((b"12", True), (b"345", True))).body()
     with pytest.raises(Gone):
-        await request_of(parts((b"12", True)))._body()
+        await request_of(parts((b"12", True))).body()
 
 
 class Link:
@@ -95,11 +95,11 @@ async def test_an_answer_is_taken_whole_while_there_is_room(method: str, asked: 
         yield link
 
     request._link = linked
-    assert (await request._whole(1, b"/")).body == b"1234"
+    assert (await request.whole(1, b"/")).body == b"1234"
     assert link.asked == asked
     link._found = b"12", b"345"
     with pytest.raises(Rejected, match="too many long answers"):
-        await request._whole(1, b"/")
+        await request.whole(1, b"/")
 
 
 async def test_one_stream_too_many_is_refused_and_a_head_opens_none() -> None:
