@@ -1,6 +1,6 @@
 """A queue in all slices by HTTP: its items, leases and figures are those of one queue.
 
-Promise stored: what a slice has acknowledged is leased from any of them.
+Promise: stored.
 """
 
 from __future__ import annotations

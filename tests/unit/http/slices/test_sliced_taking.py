@@ -1,6 +1,6 @@
 """Leases of a queue in all slices by HTTP: what no client receives goes back at once.
 
-Promise lease: an item of a sliced queue is with one worker.
+Promise: token.
 """
 
 from __future__ import annotations
