@@ -316,6 +316,19 @@ async def test_an_event_that_is_not_on_disk_holds_up_no_others(tmp_path: Path) -
         assert bodies(await asking) == ["2"]
 
 
+async def test_what_is_not_stored_says_which_of_the_reasons_it_is(tmp_path: Path) -> None:
+    async with web(tmp_path, "[queues.account]\nmax_items = 1\n") as server:
+        post = server.client.post
+        assert (await post(f"{STREAM}?id=7", content=b"a")).status_code == 201
+        reused = await post(f"{STREAM}?id=7", content=b"b")
+        assert reused.status_code == 422
+        assert "7" in reused.json()["description"]
+        full = await post(STREAM, content=b"c")
+        assert (full.status_code, full.json()["description"]) == (503, "queue account is full")
+        other = await post(STREAM, content=b"c", headers=at(3))
+        assert (other.status_code, other.json()["actual"]) == (412, 1)
+
+
 @pytest.mark.parametrize(
     ("query", "headers", "body", "status"),
     [

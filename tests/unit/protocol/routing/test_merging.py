@@ -108,3 +108,26 @@ def test_a_reason_stays_with_its_queue() -> None:
     assert list(blocks_of_facts(lines, listed)) == [
         (b"b", b"".join(lines[:3])), (b"b_reason", b"".join(lines[3:])),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", [b"dump_config\r\n", b"stats markers\r\n"])
+def test_what_every_slice_says_of_a_sliced_queue_is_there_once(request_: bytes) -> None:
+    many = SlicedHarness(3)
+    many.sliced[b"jobs"] = KeySettings()
+    for each in many.slices.values():
+        each.say("beside", b"set jobs 0 0 1", b"x")
+    alone = many.slices[1].say("beside", request_.rstrip())
+    assert names_of(many.say("a", request_)) == names_of(alone)
+
+
+def test_figures_of_a_sliced_queue_alone_are_asked_of_all_slices() -> None:
+    many = SlicedHarness(3)
+    many.sliced[b"jobs"] = KeySettings()
+    home, other = many.placement.slice_of(b"jobs"), many.placement.slice_of(b"a")
+    for request, slices in (
+        (b"dump_stats jobs\r\n", [1, 2, 3]), (b"dump_config jobs\r\n", [home]),
+        (b"dump_stats a\r\n", [other]),
+    ):  # fmt: skip
+        many.asked.clear()
+        many.say("c", request)
+        assert [number for number, _ in many.asked] == slices, request

@@ -6,7 +6,9 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core import KeySettings
+from kestrelpy.protocol.routing.asking import AskAtOnce
 from kestrelpy.protocol.routing.routed import RoutedConversation
+from kestrelpy.protocol.routing.sliced import Opened, SlicedSeat
 from tests.support.routed_harness import SlicedHarness
 
 END = b"END\r\n"
@@ -127,3 +129,31 @@ def test_of_a_get_that_waited_each_item_but_one_goes_back_and_that_one_is_confir
     deferred = [number for number, raw in many.asked if b"/defer/" in raw]
     assert len(closed) == 1
     assert sorted([*closed, *deferred]) == [1, 2, 3]
+
+
+def test_the_waits_of_the_others_are_ended_once() -> None:
+    race = AskAtOnce([1, 2, 3], b"gets jobs/t=5\r\n", is_held=True)
+    assert race.to_tell(is_over=False) == []
+    race.note(1, END, is_whole=True)
+    assert race.to_tell(is_over=False) == [], "nothing came there"
+    race.note(2, b"VALUE jobs 0 1 7\r\n", is_whole=False)
+    assert race.to_tell(is_over=False) == []
+    race.note(2, b"x\r\nEND\r\n", is_whole=True)
+    assert race.to_tell(is_over=False) == [3]
+    assert race.to_tell(is_over=True) == []
+    assert race.holds(2) and not race.holds(1)
+    assert AskAtOnce([1, 2], b"", is_held=False).to_tell(is_over=True) == [1, 2]
+
+
+def test_the_item_whose_lease_ended_is_noted_no_more_and_the_others_are() -> None:
+    seat = SlicedSeat()
+    for number, token in ((1, 7), (2, 8), (3, 9)):
+        seat.note(b"jobs", Opened(number, token))
+    seat.ended(b"jobs", 8)
+    assert (seat.count, seat.oldest(b"jobs"), seat.has(b"jobs", 8)) == (2, 1, False)
+    seat.ended(b"jobs", 5)
+    assert seat.count == 2
+    seat.ended(b"jobs")
+    assert (seat.count, seat.oldest(b"jobs"), seat.holds(1), seat.holds(3)) == (1, 3, False, True)
+    seat.ended(b"jobs")
+    assert (seat.count, seat.oldest(b"jobs"), seat.opened) == (0, 0, {})
