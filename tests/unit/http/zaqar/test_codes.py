@@ -118,6 +118,7 @@ ROWS: list[Row] = [
     ("DELETE", "/jobs/messages/{claimed}?claim_id=9-1", None, 403),
     ("DELETE", "/jobs/messages/{claimed}?claim_id=rubbish", None, 400),
     ("DELETE", "/jobs/messages/{free}?claim_id={held}", None, 400),
+    ("DELETE", "/jobs/messages/rubbish?claim_id={held}", None, 204),
     ("DELETE", "/jobs/messages", None, 400),
     ("DELETE", "/jobs/messages?ids={free}&pop=1", None, 400),
     ("DELETE", "/jobs/messages?ids={free},{claimed}", None, 204),

@@ -209,6 +209,25 @@ async def test_bulk_delete_leaves_what_another_client_holds(tmp_path: Path) -> N
         assert (await api.ask("GET", f"/jobs/claims/{theirs}")).status_code == 200
 
 
+async def test_a_message_that_is_done_or_dead_is_gone_for_its_claim_as_well(
+    tmp_path: Path,
+) -> None:
+    async with web(tmp_path, "[queue_defaults]\nmax_attempts = 1\n") as server:
+        api = Api(server.client)
+        done, dead = await api.post("jobs", 1, 2)
+        claim, _ = await api.claim("jobs", "limit=2")
+        for _ in range(2):
+            said = await api.ask("DELETE", f"/jobs/messages/{done}?claim_id={claim}")
+            assert said.status_code == 204, said.text
+        await api.ask("DELETE", f"/jobs/claims/{claim}")
+        deaths = server.daemon.broker.queues[b"acme:jobs"].reader.dead.deaths
+        assert len(deaths) == 1
+        for path in (f"{dead}?claim_id={claim}", dead):
+            said = await api.ask("DELETE", f"/jobs/messages/{path}")
+            assert said.status_code == 204, said.text
+        assert len(deaths) == 1
+
+
 async def test_pop_takes_the_oldest_and_they_are_gone(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         api = Api(server.client)
