@@ -186,6 +186,24 @@ def test_a_lease_that_is_over_is_held_no_more(said: list[bytes], threads: Thread
     assert ([*keeper._held], keeper.unanswered) == ([("q", 4)], 0)
 
 
+def test_a_lease_that_is_not_renewed_for_now_is_held_and_renewed_soon(
+    said: list[bytes], threads: Threads, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    keeper = LeaseKeeper(SERVER, 80)
+    keeper.hold("q", 1)
+    (held,) = keeper._held.values()
+    assert (held.renew_at, held.ends_at) == (140.0, 180.0)
+    Line.answers = staticmethod(lambda _: b"SERVER_ERROR the disk is full")
+    keeper._send([held])
+    assert ([*keeper._held], caplog.messages) == ([("q", 1)], [])
+    assert (held.renew_at, held.ends_at) == (110.0, 180.0)
+    Line.answers = staticmethod(lambda _: b"CLIENT_ERROR forbidden: this needs the role read")
+    keeper._send([held])
+    assert keeper._held == {}
+
+
 def test_a_daemon_is_back_when_it_has_answered_and_not_when_it_is_asked(
     said: list[bytes], threads: Threads, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -208,7 +208,8 @@ def test_a_file_of_an_earlier_version_is_written_over_on_a_full_disk() -> None:
     file = TokenFile(disk, "data")
     assert file.read(WALL_MS) == ""
     file.save(1048578)
-    assert disk.read(PATH) == b"1048578" + b" " * 24 + b"\n"
+    written = b"1048578" + b" " * 24 + b"\n"
+    assert disk.read(PATH) == disk.crash_clone(Random(0), "lost").read(PATH) == written
     file.save(1048579)
     assert disk.read(PATH) == content(b"1048579/0"), "there is room again"
 

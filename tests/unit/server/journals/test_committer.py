@@ -135,6 +135,28 @@ async def test_a_segment_is_prepared_again_until_there_is_room(
     assert "there is room again" in told[1]
 
 
+async def test_no_segment_is_prepared_for_a_log_that_nobody_uses_any_more(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.journals.committer.PREALLOCATE_RETRY_SECONDS", 0.01)
+    caplog.set_level("INFO")
+    bench.disk.no_room = True
+    bench.journal.append(Draft(Kind.PUT, 1, 1, 0, 1, b"", b"x", 0, 0))
+    bench.committer.preallocate(bench.log, 1)
+    while bench.log not in bench.committer.without_room:
+        await asyncio.sleep(0.002)
+    bench.log.is_reported = True  # deleted, or failed
+
+    async def is_over() -> None:
+        while bench.log in bench.committer.without_room:
+            await asyncio.sleep(0.002)
+
+    await asyncio.wait_for(is_over(), 20)
+    assert not bench.log.no_room
+    assert not any("room again" in each for each in caplog.messages)
+    assert not bench.journal.preallocation.waiting
+
+
 async def test_drain_waits_for_the_syncs_in_flight(bench: Bench) -> None:
     await bench.append_and_write()
     bench.disk.go.clear()
