@@ -9,7 +9,17 @@ from typing import cast
 
 import pytest
 
-from kestrelpy.server.connections.channels import WINDOW_BYTES, ClientChannel, Trunk
+from kestrelpy.server.connections.channels import (
+    _CLOSE,
+    _DATA,
+    _END,
+    _HEAD,
+    _OPEN,
+    _TAKEN,
+    WINDOW_BYTES,
+    ClientChannel,
+    Trunk,
+)
 
 HIGH = 1000
 SEEDS = range(40)
@@ -44,6 +54,7 @@ class Talker(asyncio.Protocol):
         self.heard, self.stays = b"", stays
         self.may_write = True
         self.has_end = self.is_lost = False
+        self.ends = 0
         self.channel: ClientChannel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -59,7 +70,7 @@ class Talker(asyncio.Protocol):
         self.heard += data
 
     def eof_received(self) -> bool:
-        assert not self.has_end
+        self.ends += 1
         self.has_end = True
         return self.stays
 
@@ -83,6 +94,7 @@ class Two:
         self.clients: list[Talker] = []
         self.servers: list[Talker] = []
         self.lost: list[Trunk] = []
+        self.kind: type[Talker] = Talker  # of those in the slice
         self.router = Trunk(lambda trunk: None, self.lost.append)
         self.slice = Trunk(lambda trunk: None, self.lost.append, self._serve)
         self.near, self.far = Socket(), Socket()
@@ -90,7 +102,7 @@ class Two:
         self.slice.connection_made(cast(asyncio.Transport, self.far))
 
     def _serve(self) -> Talker:
-        self.servers.append(Talker())
+        self.servers.append(self.kind())
         return self.servers[-1]
 
     def open(self) -> Talker:
@@ -219,10 +231,11 @@ async def test_nothing_waits_for_a_side_that_has_closed(two: Two, *, waits: bool
     await two.carry()
     server.channel.write(b"a" * 3 * WINDOW_BYTES)
     assert server.may_write and server.channel.get_write_buffer_size() == 0
-    assert not server.is_lost
+    two.slice.connection_lost(None)
+    assert not server.is_lost and two.is_empty
     server.channel.resume_reading()
     await two.carry()
-    assert server.is_lost and two.is_empty
+    assert server.is_lost and server.channel.is_closing()
 
 
 async def test_the_end_of_one_direction_is_said_once(two: Two) -> None:
@@ -235,7 +248,7 @@ async def test_the_end_of_one_direction_is_said_once(two: Two) -> None:
         two.router.pause_writing()
     await two.carry()
     server = two.servers[0]
-    assert (server.heard, server.has_end, server.is_lost) == (b"last", True, False)
+    assert (server.heard, server.ends, server.is_lost) == (b"last", 1, False)
 
 
 async def test_a_channel_that_is_aborted_drops_what_waits(two: Two) -> None:
@@ -348,6 +361,7 @@ async def test_an_answer_that_came_before_the_loss_is_read_when_its_protocol_rea
     await two.carry()
     two.router.connection_lost(None)
     assert not client.is_lost
+    assert not two.router._channels
     client.channel.resume_reading()
     await two.carry()
     assert client.heard == b"answer"
@@ -376,6 +390,113 @@ async def test_a_channel_that_is_over_hears_nothing_more(two: Two) -> None:
     await two.carry()
     assert client.heard == b""
     assert client.is_lost and two.servers[0].is_lost
+
+
+async def test_what_is_written_behind_the_end_is_dropped(two: Two) -> None:
+    client = two.open()
+    client.channel.write(b"all")
+    client.channel.write_eof()
+    client.channel.write_eof()
+    client.channel.write(b"more")
+    await two.carry()
+    server = two.servers[0]
+    assert (server.heard, server.ends) == (b"all", 1)
+    server.channel.close()
+    server.channel.write(b"more")
+    server.channel.write_eof()
+    server.channel.abort()
+    await two.carry()
+    assert (client.heard, client.ends, client.is_lost) == (b"", 0, True)
+
+
+async def test_an_end_that_came_while_nobody_read_comes_once_and_behind_each_piece(
+    two: Two,
+) -> None:
+    class OneByOne(Talker):
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self.channel.pause_reading()
+
+    two.kind = OneByOne
+    client = two.open()
+    await two.carry()
+    server = two.servers[0]
+    for piece in (b"a", b"b", b"c"):
+        client.channel.write(piece)
+    client.channel.write_eof()
+    for heard in (b"a", b"ab", b"abc"):
+        await two.carry()
+        assert (server.heard, server.ends) == (heard, 0)
+        server.channel.resume_reading()
+    for _ in range(2):
+        await two.carry()
+        assert server.ends == 1
+        server.channel.pause_reading()
+        server.channel.resume_reading()
+
+
+async def test_a_channel_that_closes_hears_no_end_of_the_other_side(two: Two) -> None:
+    client = two.open()
+    await two.carry()
+    server = two.servers[0]
+    server.channel.pause_reading()
+    client.channel.write(b"q" * 2 * WINDOW_BYTES)
+    client.channel.close()
+    server.channel.write_eof()
+    await two.carry()
+    assert (client.ends, client.is_lost) == (0, False)
+    client.channel.abort()
+    assert client.channel.get_write_buffer_size() == 0
+    await two.carry()
+    assert client.is_lost
+
+
+async def test_a_protocol_is_told_once_to_stop_and_to_go_on_when_little_is_left(
+    two: Two,
+) -> None:
+    client = two.open()
+    await two.carry()
+    two.servers[0].channel.pause_reading()
+    for size in (WINDOW_BYTES, HIGH + 1, 99):
+        client.channel.write(b"x" * size)
+    assert not client.may_write
+    client.channel.note(_TAKEN, HIGH + 100 - HIGH // 4 - 1)
+    assert not client.may_write
+    client.channel.note(_TAKEN, 1)
+    assert client.may_write
+
+
+async def test_no_more_is_on_its_way_than_the_window_however_much_was_taken(two: Two) -> None:
+    client = two.open()
+    await two.carry()
+    for _ in range(9):
+        client.channel.write(b"x" * WINDOW_BYTES)
+        await two.carry()
+    assert client.channel._room <= WINDOW_BYTES
+    assert len(two.servers[0].heard) == 9 * WINDOW_BYTES
+
+
+async def test_after_much_in_one_turn_the_next_turn_is_one_write_again(two: Two) -> None:
+    clients = [two.open(), two.open()]
+    await two.carry()
+    clients[0].channel.write(b"x" * WINDOW_BYTES)
+    await two.carry()
+    for each in clients:
+        each.channel.write(b"y")
+        each.channel.write(b"z")
+    assert two.near.writes == []
+    await asyncio.sleep(0)
+    assert len(two.near.writes) == 1
+
+
+async def test_a_frame_of_a_channel_that_is_none_opens_none(
+    two: Two, caplog: pytest.LogCaptureFixture
+) -> None:
+    for kind in (_DATA, _END, _CLOSE, _TAKEN):
+        two.slice.data_received(_HEAD.pack(9, kind))
+    two.router.data_received(_HEAD.pack(9, _OPEN))
+    assert two.is_empty
+    assert (two.servers, caplog.messages) == ([], [])
 
 
 async def test_a_number_that_is_still_used_is_not_given_again(two: Two) -> None:
