@@ -400,7 +400,7 @@ async def test_what_is_written_behind_the_end_is_dropped(two: Two) -> None:
     client.channel.write(b"more")
     await two.carry()
     server = two.servers[0]
-    assert (server.heard, server.ends) == (b"all", 1)
+    assert (server.heard, server.ends, server.is_lost) == (b"all", 1, False)
     server.channel.close()
     server.channel.write(b"more")
     server.channel.write_eof()
@@ -449,6 +449,40 @@ async def test_a_channel_that_closes_hears_no_end_of_the_other_side(two: Two) ->
     assert client.channel.get_write_buffer_size() == 0
     await two.carry()
     assert client.is_lost
+
+
+async def test_a_channel_that_is_over_holds_nothing(two: Two) -> None:
+    clients = [two.open(), two.open()]
+    await two.carry()
+    aborted, closed = (each.channel for each in two.servers)
+    aborted.pause_reading()
+    clients[0].channel.write(b"x")
+    closed.write(b"a" * 3 * WINDOW_BYTES)
+    clients[1].channel.pause_reading()
+    await two.carry()
+    aborted.abort()
+    assert aborted.is_closing() and not aborted._inbox
+    clients[1].channel.close()
+    await two.carry()
+    assert closed.is_closing() and closed.get_write_buffer_size() == 0
+    assert two.is_empty
+
+
+@pytest.mark.parametrize("last", [_DATA, _END, _CLOSE])
+async def test_what_comes_as_the_protocol_reads_on_comes_behind_what_waited(
+    two: Two, last: int
+) -> None:
+    two.open()
+    await two.carry()
+    server = two.servers[0]
+    server.channel.pause_reading()
+    two.slice.data_received(_HEAD.pack(1, 1 << 3 | _DATA) + b"a")
+    server.channel.resume_reading()
+    two.slice.data_received(_HEAD.pack(1, (last == _DATA) << 3 | last) + b"b" * (last == _DATA))
+    assert (server.heard, server.ends, server.is_lost) == (b"", 0, False)
+    await asyncio.sleep(0)
+    assert server.heard == (b"ab" if last == _DATA else b"a")
+    assert (server.ends, server.is_lost) == (last == _END, last == _CLOSE)
 
 
 async def test_a_protocol_is_told_once_to_stop_and_to_go_on_when_little_is_left(
