@@ -157,3 +157,46 @@ def test_the_item_whose_lease_ended_is_noted_no_more_and_the_others_are() -> Non
     assert (seat.count, seat.oldest(b"jobs"), seat.holds(1), seat.holds(3)) == (1, 3, False, True)
     seat.ended(b"jobs")
     assert (seat.count, seat.oldest(b"jobs"), seat.opened) == (0, 0, {})
+
+
+def test_a_connection_can_do_without_the_slices_in_which_it_has_nothing(client: Scripted) -> None:
+    talk, home = client.talk, client.many.placement.slice_of(b"a")
+    others = [number for number in (1, 2, 3) if number != home]
+
+    def needed() -> list[int]:
+        assert all(map(talk.can_lose, others))
+        return [number for number in (1, 2, 3) if not talk.can_lose(number)]
+
+    assert needed() == []
+    talk.feed(b"get a/t=5s\r\n")
+    assert needed() == [home], "it owes an answer"
+    talk.heard(home, END)
+    assert needed() == []
+    talk.feed(b"set a 0 0 1 noreply\r\nx\r\n")
+    assert needed() == [home], "it may not have come"
+    talk.feed(b"get a\r\n")
+    talk.heard(home, END)
+    assert needed() == []
+    talk.feed(b"get a/open\r\n")
+    talk.heard(home, b"VALUE a/open 0 1\r\nx\r\nEND\r\n")
+    assert needed() == [home], "it leases an item"
+
+
+def test_nothing_of_a_lost_slice_is_taken_for_what_the_next_connection_to_it_says(
+    client: Scripted,
+) -> None:
+    client.talk.feed(b"get jobs/peek/t=5s\r\n")
+    for _ in range(3):
+        ((number, _),), client.talk.sent = client.talk.sent, []
+        client.talk.heard(number, END)
+    client.talk.sent = []  # the waits in all three
+    client.talk.heard(1, b"VALUE jobs/peek 0 4 1\r\nab")
+    client.talk.lose(1)
+    client.talk.sent = []  # the others' waits end
+    for number in (2, 3):
+        client.talk.heard(number, END)
+    assert b"".join(client.talk.out) == b"SERVER_ERROR the connection to slice 1 broke\r\n"
+    client.talk.out = []
+    client.talk.lose(2)
+    facts = b"STAT a 1\r\nEND\r\n"
+    assert client.say(b"stats jobs/settings\r\n", facts, facts, facts) == facts
