@@ -86,6 +86,8 @@ ROWS: list[Row] = [
     ("POST", "/jobs/messages", {"messages": [{"body": 1, "ttl": 1_209_601}]}, 400),
     ("POST", "/jobs/messages", {"messages": [{"body": 1, "delay": 901}]}, 400),
     ("POST", "/jobs/messages", {"messages": [{"body": 1, "delay": -1}]}, 400),
+    ("POST", "/jobs/messages", {"messages": [{"body": 1, "ttl": 60, "delay": 60}]}, 400),
+    ("POST", "/jobs/messages", {"messages": [{"body": 1, "ttl": 61, "delay": 60}]}, 201),
     ("POST", "/jobs/messages", b'{"messages":[{"body":9223372036854775808}]}', 400),
     ("POST", "/jobs/messages", b'{"messages":[{"body":1,"body":2}]}', 400),
     ("POST", "/jobs/messages", b'{"messages":[{"body":1}],"messages":[]}', 400),
