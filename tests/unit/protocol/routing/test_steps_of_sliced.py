@@ -200,3 +200,31 @@ def test_nothing_of_a_lost_slice_is_taken_for_what_the_next_connection_to_it_say
     client.talk.lose(2)
     facts = b"STAT a 1\r\nEND\r\n"
     assert client.say(b"stats jobs/settings\r\n", facts, facts, facts) == facts
+
+
+def test_what_one_slice_has_answered_is_asked_of_no_other(client: Scripted) -> None:
+    client.open(b"jobs", 7)
+    home = client.asked[-1][0]
+    assert client.say(b"touch jobs 60\r\n", b"TOUCHED\r\n") == b"TOUCHED\r\n"
+    assert [number for number, _ in client.asked] == [home]
+    assert client.say(b"delete jobs/id=7\r\n", b"DELETED\r\n") == b"DELETED\r\n"
+    assert len(client.asked) == 1
+    for _ in range(2):
+        client.many.sliced_queues.order(b"jobs")  # until it is the turn of that slice
+    said = b"VALUE jobs/close/open 0 1 8\r\ny\r\nEND\r\n"
+    assert client.say(b"gets jobs/close/open\r\n", said) == said
+    assert [number for number, _ in client.asked] == [home]
+
+
+def test_a_peek_that_waited_shows_one_item_and_gives_nothing_back(client: Scripted) -> None:
+    client.talk.feed(b"get jobs/peek/t=5s\r\n")
+    for _ in range(3):
+        ((number, _),), client.talk.sent = client.talk.sent, []
+        client.talk.heard(number, END)
+    client.talk.sent = []
+    for number in (1, 2):
+        client.talk.heard(number, b"VALUE jobs/peek 0 1 %d\r\n%d\r\nEND\r\n" % (number, number))
+    client.talk.sent = []
+    client.talk.heard(3, END)
+    assert b"".join(client.talk.out) == b"VALUE jobs/peek/t=5s 0 1\r\n1\r\nEND\r\n"
+    assert (client.talk.sent, client.talk.is_waiting) == ([], False)
