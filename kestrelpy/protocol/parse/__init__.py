@@ -24,11 +24,18 @@ from kestrelpy.protocol.parse.foreign import FOREIGN, is_http, refuse_foreign, r
 from kestrelpy.protocol.parse.meta import SILENT
 from kestrelpy.protocol.parse.option_values import BrowseView, parse_number
 from kestrelpy.protocol.parse.options import nearest, refuse_later
-from kestrelpy.protocol.parse.parser import LINE_BYTES_MAX, Lines, Parser, bad
+from kestrelpy.protocol.parse.parser import (
+    BODY_BYTES_ABSURD,
+    LINE_BYTES_MAX,
+    Lines,
+    Parser,
+    bad,
+)
 from kestrelpy.protocol.parse.requests import Requests
 from kestrelpy.protocol.parse.set_conditions import Handoff
 
 __all__ = [
+    "BODY_BYTES_ABSURD",
     "FOREIGN",
     "LINE_BYTES_MAX",
     "SILENT",

@@ -179,6 +179,15 @@ class Parser(Requests):
         self._pending, self._parts = bad(refusal, self._pending.noreply), None
         return True
 
+    @property
+    def begun(self) -> Command | None:
+        """The set or the message whose body is coming in, and is held; None: there is none."""
+        return None if self._parts is None else self._pending
+
+    def let_pass(self) -> None:
+        """Hold nothing of the body that is coming in."""
+        self._parts = None
+
     def clear(self) -> None:
         """Drop everything: the client is gone."""
         self._data, self._at, self._searched = b"", 0, 0

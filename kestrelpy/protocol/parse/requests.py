@@ -63,6 +63,16 @@ class Requests:
         """
         raise NotImplementedError
 
+    @property
+    def begun(self) -> Command | None:
+        """The request whose body is coming in, and can pass (`let_pass`); None: there is none."""
+        return None
+
+    def let_pass(self) -> None:
+        """Hold nothing of the body that `begun` has: its bytes go elsewhere, as they come. `next`
+        returns the request at its end, without the body."""
+        raise NotImplementedError
+
     def clear(self) -> None:
         """Drop everything: the client is gone."""
         raise NotImplementedError

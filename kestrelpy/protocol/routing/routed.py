@@ -4,7 +4,9 @@
                                                      its answers ──▶ `out`, for the client
 
 A request for several slices asks one after the other, and makes one answer of theirs. A wait for an
-item of a sliced queue is in all slices at once (`AskAtOnce`), until one has an item.
+item of a sliced queue is in all slices at once (`AskAtOnce`), until one has an item. A large body
+goes to its slice as it comes, which says whether it is too large; one that may name its slice is
+held.
 
 One rule: a connection has requests under way in one slice at a time. So they take effect in the
 order in which they were sent, as in one server, and no answer has to wait for an earlier one.
@@ -19,7 +21,16 @@ from typing import Final, Protocol
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginPort
-from kestrelpy.protocol.parse import Bad, Command, Fetch, Lines, Mail, Plain, Store
+from kestrelpy.protocol.parse import (
+    BODY_BYTES_ABSURD,
+    Bad,
+    Command,
+    Fetch,
+    Lines,
+    Mail,
+    Plain,
+    Store,
+)
 from kestrelpy.protocol.routing.answer_ends import Unreadable
 from kestrelpy.protocol.routing.asking import AskAtOnce, Asking, CheckHere
 from kestrelpy.protocol.routing.merging import RouterCounts, merge
@@ -40,6 +51,10 @@ from kestrelpy.wire.refusals import is_refusal
 UNDER_WAY_MAX: Final = 1024
 # A refused body up to this size is sent on with its line: the slice words the refusal.
 SKIPPED_BYTES_MAX: Final = 64 << 10
+# A larger body is not held, if one slice has its queue.
+HELD_BODY_BYTES_MAX: Final = 64 << 10
+_LINE_END_BYTES: Final = 2
+_LOST: Final = -1  # instead of a slice: the rest of a body is dropped
 _BARRIER: Final = b"mn\r\n"  # asks for one answer, and does nothing
 _BARRIER_ANSWER: Final = b"MN\r\n"
 _UNWAIT: Final = b"unwait\r\n"  # ends a wait of the slice, which answers it
@@ -83,10 +98,10 @@ class RoutedConversation:
     """One client. The shell takes what is in `sent` and `out`, and calls `heard` and `run`."""
 
     __slots__ = (
-        "_answers_anyway", "_asking", "_awaited", "_collected", "_host", "_is_inside", "_is_quiet",
-        "_is_reload", "_is_skipping", "_is_unsure", "_next", "_opened_last", "_parser", "_race",
-        "_raw", "_readers", "_seat", "_wire", "at_end", "closing", "login", "opened", "out",
-        "paused", "sent", "slice",
+        "_answers_anyway", "_asking", "_awaited", "_begun", "_collected", "_ends_barred", "_host",
+        "_is_inside", "_is_quiet", "_is_reload", "_is_skipping", "_is_unsure", "_next",
+        "_opened_last", "_parser", "_passing", "_race", "_raw", "_readers", "_seat", "_wire",
+        "at_end", "closing", "login", "opened", "out", "paused", "sent", "slice",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +116,9 @@ class RoutedConversation:
         self._parser = wire.requests(self._limit_of, host.lines)
         self._raw = bytearray()  # taken in, and not yet a whole request
         self._is_skipping = False  # True while a body is dropped that is too large
+        self._begun: Store | Mail | None = None  # its body waits for the answers of `slice`
+        self._passing = 0  # the slice to which a body goes as it comes; 0: none does, or _LOST
+        self._ends_barred = False  # True if a barrier follows that body
         self._readers: dict[int, Answers] = {}
         self._awaited: deque[Awaited] = deque()  # from `slice`
         self._is_inside = False  # True if a part of the present answer has come
@@ -128,7 +146,10 @@ class RoutedConversation:
         return self._wire.end_of_shutdown
 
     def _limit_of(self, name: bytes) -> int:
-        return LOGIN_BYTES_MAX if self.login.is_strange else self._host.limit_of(name)
+        if self.login.is_strange:
+            return LOGIN_BYTES_MAX
+        passes = self._wire.lets_pass and not self._host.sliced_queues.reads_bodies(name)
+        return BODY_BYTES_ABSURD if passes else self._host.limit_of(name)
 
     def _reply(self, data: bytes) -> None:
         if data:
@@ -143,16 +164,22 @@ class RoutedConversation:
         self.run()
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes that came from the client and went nowhere yet."""
+    def ahead_bytes(self) -> int:
+        """Bytes of requests that came from the client and went nowhere yet."""
         return len(self._raw)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory that came from the client and went nowhere yet."""
+        return len(self._raw) + self._parser.held_bytes
 
     @property
     def is_blocked(self) -> bool:
         """True if the next request must wait."""
         return (
             self.closing or self.paused or self._next is not None or self._asking is not None
-            or self.login.stream is not None or len(self._awaited) >= UNDER_WAY_MAX
+            or self._begun is not None or self.login.stream is not None
+            or len(self._awaited) >= UNDER_WAY_MAX
         )  # fmt: skip
 
     @property
@@ -160,7 +187,7 @@ class RoutedConversation:
         """True if a slice owes an answer."""
         return (
             bool(self._awaited) or self._next is not None or self._asking is not None
-            or self.login.stream is not None
+            or self._begun is not None or self.login.stream is not None
         )  # fmt: skip
 
     @property
@@ -177,7 +204,7 @@ class RoutedConversation:
         """True if this slice owes an answer."""
         if self._race is not None:
             return slice_ in self._race.open
-        return self.is_owed and slice_ == self.slice
+        return slice_ == self.slice and (self.is_owed or self._passing > 0)
 
     def can_lose(self, slice_: int) -> bool:
         """True if the client has nothing in this slice that ends with the connection to it."""
@@ -211,19 +238,109 @@ class RoutedConversation:
         waiting, self._next = self._next, None
         if waiting is not None and not self._route(*waiting):
             return
+        begun, self._begun = self._begun, None
+        if begun is not None and not self._begin_to_pass(begun):
+            return
         while self._raw and not self.is_blocked:
             command = self._parser.next()
             if command is None:
-                if self._parser.is_skipping and len(self._raw) > SKIPPED_BYTES_MAX:
-                    self._raw.clear()
-                    self._is_skipping = True
+                self._take_part()
                 return
-            end = max(len(self._raw) - self._parser.buffered, 0)
-            raw = b"" if self._is_skipping else bytes(self._raw[:end])
-            self._is_skipping = False
-            del self._raw[:end]
-            if not self._route(command, raw):
+            raw = self._part()
+            if self._is_skipping:
+                raw, self._is_skipping = b"", False
+            if self._passing:
+                self._end_pass(command, raw)
+            elif not self._route(command, raw):
                 return
+
+    # -- a large body -----------------------------------------------------------------------
+
+    def _take_part(self) -> None:
+        """Take in a part of a request: a large body goes on, and one that is refused is dropped."""
+        begun = self._parser.begun
+        if self._passing:
+            self._pass_part()
+        elif isinstance(begun, Store | Mail) and _body_bytes(begun) > HELD_BODY_BYTES_MAX:
+            self._begin_to_pass(begun)
+        if self._parser.is_skipping and len(self._raw) > SKIPPED_BYTES_MAX:
+            self._raw.clear()
+            self._is_skipping = True
+
+    def _pass_part(self) -> None:
+        part = self._part()
+        if part and self._passing > 0:
+            self.sent.append((self._passing, part))
+
+    def _part(self) -> bytes:
+        """Take what has come of the present request."""
+        end = max(len(self._raw) - self._parser.buffered, 0)
+        part = bytes(self._raw[:end])
+        del self._raw[:end]
+        return part
+
+    def drop_body(self, refusal: Refused) -> bool:
+        """Drop a body that is held: it is refused at its end. Return whether there was one."""
+        if self._passing or self._begun is not None or not self._parser.drop_body(refusal):
+            return False
+        self._part()
+        self._is_skipping = True
+        return True
+
+    def _begin_to_pass(self, command: Store | Mail) -> bool:
+        """Let a body go to its slice as it comes, unless the request takes several steps; False: it
+        waits for what is under way."""
+        if not self.login.passes(command):
+            return True  # it is refused at its end
+        try:
+            slice_ = None if self._needs_body(command) else self._slice_of(command, b"")
+            if slice_ is None:
+                self._refuse_too_large(command)
+                return True
+        except Refused as refused:
+            self.drop_body(refused)
+            return True
+        if not self._turn_to(slice_):
+            self._begun = command
+            return False
+        self._parser.let_pass()
+        self._passing, raw = slice_, self._part()
+        awaited = self._wire.awaited(command)
+        self._ends_barred = awaited is not None and awaited.barred
+        if awaited is None:
+            self.sent.append((slice_, raw))
+            self._is_unsure = True
+        else:
+            self._await(raw, awaited)
+        return True
+
+    def _needs_body(self, command: Store | Mail) -> bool:
+        """True if the body may say to which slice it goes."""
+        line = command.line if isinstance(command, Store) else None
+        queues = self._host.sliced_queues
+        return line is not None and not line.key and queues.reads_bodies(line.target.name)
+
+    def _refuse_too_large(self, command: Store | Mail) -> None:
+        """Raise ServerError if a body that has to be held is too large for any queue."""
+        if isinstance(command, Store):
+            size, limit = command.line.size, self._host.limit_of(command.line.target.name)
+            if size > limit:
+                raise ServerError(f"item too large ({size} bytes, limit {limit})")
+
+    def _end_pass(self, command: Command, raw: bytes) -> None:
+        """Send the end of a body that went to its slice, which answers."""
+        slice_, self._passing = self._passing, 0
+        is_whole = not isinstance(command, Bad)
+        if not is_whole:
+            end = bytes(self._raw[:_LINE_END_BYTES])  # shows the slice that it is none
+        else:
+            end = _BARRIER if self._ends_barred else b""
+        if slice_ > 0:
+            self.sent.append((slice_, raw + end))
+        if not is_whole:  # nobody knows where the next request begins
+            self._raw.clear()
+            self._parser.clear()
+            self.at_end, self.closing = True, self.closing or slice_ == _LOST
 
     def _route(self, command: Command, raw: bytes) -> bool:
         """Send a request on, or answer it; False: it waits for what is under way."""
@@ -235,13 +352,9 @@ class RoutedConversation:
             return self._answer_here(command, raw, refused)
         if slice_ is None:
             return self._answer_here(command, raw, None)
-        if slice_ != self.slice and self.slice:
-            if self._is_unsure:  # what has no answer comes before the other slice's request
-                self._await(_BARRIER, _OURS)
-            if self._awaited:
-                self._next = command, raw
-                return False
-        self.slice = slice_
+        if not self._turn_to(slice_):
+            self._next = command, raw
+            return False
         awaited = self._wire.awaited(command)
         if awaited is None:
             self.sent.append((slice_, raw))
@@ -253,13 +366,24 @@ class RoutedConversation:
             self._opened_last = slice_
         return True
 
+    def _turn_to(self, slice_: int) -> bool:
+        """Let the next request go to this slice; False: it waits for what is under way in another.
+        """
+        if slice_ != self.slice and self.slice:
+            if self._is_unsure:  # what has no answer comes before the other slice's request
+                self._await(_BARRIER, _OURS)
+            if self._awaited:
+                return False
+        self.slice = slice_
+        return True
+
     def settle(self) -> None:
         """Await the effect of the last requests, which have no answer: the client sends no more.
 
         This comes before the slice hears of the end, for nothing can be sent to it after that.
         """
         self._end_race(is_over=True)
-        if self._is_unsure and not self.is_blocked:
+        if self._is_unsure and not self.is_blocked and not self._passing:
             self._await(_BARRIER, _OURS)
 
     def _log_in(self) -> bool:
@@ -496,6 +620,8 @@ class RoutedConversation:
         error = self._error(ServerError(f"slice {slice_} does not answer: {why}"))
         owed, self._is_unsure = list(self._awaited), False
         self._awaited.clear()
+        if self._passing:
+            self._passing = _LOST
         for awaited in owed:
             if self._asking is not None:
                 self._ask(error)
@@ -510,7 +636,12 @@ class RoutedConversation:
             self._reply(self._error(ServerError(f"the connection to slice {slice_} broke")))
         self.closing = True
         self._awaited.clear()
-        self._asking = self._next = self._race = None
+        self._asking = self._next = self._begun = self._race = None
+
+
+def _body_bytes(command: Store | Mail) -> int:
+    """Return how many bytes the body of a request has."""
+    return command.line.size if isinstance(command, Store) else command.size
 
 
 def _is_quiet(command: Plain) -> bool:

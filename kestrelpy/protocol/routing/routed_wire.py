@@ -72,6 +72,10 @@ class RoutedWire(Protocol):
     def end_of_shutdown(self) -> bytes:
         """What a client hears of a shutdown, in the words of memcache; empty: nothing."""
 
+    @property
+    def lets_pass(self) -> bool:
+        """True if a large body goes to its slice as it comes, which knows how large it may be."""
+
     def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
         """Return the parser of a new connection; its arguments are those of `Parser`."""
 
@@ -96,6 +100,7 @@ class RoutedMemcache:
 
     name = "memcache"
     end_of_shutdown = b""
+    lets_pass = True
 
     def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
         """Return the parser of a new connection."""

@@ -86,6 +86,7 @@ class RoutedText:
 
     name = "text"
     end_of_shutdown = b"END\r\n"
+    lets_pass = False
 
     def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
         """Return the parser of a new connection; it caches no lines."""

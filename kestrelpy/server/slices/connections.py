@@ -227,7 +227,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if talk.at_end:
             self._end_input(talk)
-        is_ahead = bool(self._crowded) or (talk.is_blocked and talk.held_bytes > AHEAD_BYTES_MAX)
+        is_ahead = bool(self._crowded) or (talk.is_blocked and talk.ahead_bytes > AHEAD_BYTES_MAX)
         if is_ahead and self._reading:
             self._reading = False
             transport.pause_reading()

@@ -373,3 +373,22 @@ def test_nothing_is_lost_when_slices_are_killed_under_load(router: DaemonProcess
     assert {*left} <= load.sent
     assert not {*left} & {*load.confirmed}
     assert len(load.confirmed) == len(set(load.confirmed))
+
+
+def test_a_queue_may_declare_larger_items_than_the_file_of_the_router(
+    router: DaemonProcess,
+) -> None:
+    declared = b'max_item_size = "9MiB"'
+    size = 9 << 20
+    with router.socket(30) as sock, sock.makefile("rb") as answers:
+        sock.sendall(b"set a/declare 0 0 %d\r\n%b\r\n" % (len(declared), declared))
+        assert answers.readline() == b"STORED\r\n"
+        for length, said in (
+            (size, b"STORED\r\n"),
+            (size + 1, b"SERVER_ERROR item too large (9437185 bytes, limit 9437184)\r\n"),
+        ):
+            sock.sendall(b"set a 0 0 %d\r\n%b\r\n" % (length, b"x" * length))
+            assert answers.readline() == said
+        sock.sendall(b"get a\r\n")
+        assert answers.readline() == b"VALUE a 0 %d\r\n" % size
+        assert answers.read(size + 7) == b"x" * size + b"\r\nEND\r\n"

@@ -8,13 +8,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kestrelpy.core import KeySettings
+from kestrelpy.message_keys import MessageKey
 from kestrelpy.operations.rests import Gate
 from kestrelpy.placement import Placement
-from kestrelpy.protocol.routing.routed import SKIPPED_BYTES_MAX, UNDER_WAY_MAX
+from kestrelpy.protocol.routing import routed
+from kestrelpy.protocol.routing.routed import (
+    HELD_BODY_BYTES_MAX,
+    SKIPPED_BYTES_MAX,
+    UNDER_WAY_MAX,
+)
 from tests.support.routed_harness import SlicedHarness
 from tests.support.server_harness import ServerHarness
 
 SLICES = 3
+LARGE = HELD_BODY_BYTES_MAX + 9
 HINT = b", did you mean open?"
 QUEUES = (b"a", b"b", b"c", b"g")
 WORDS = (
@@ -46,9 +54,22 @@ def test_the_queues_of_these_tests_are_in_three_slices() -> None:
     assert {Placement(SLICES).slice_of(each) for each in QUEUES} == {1, 2, 3}
 
 
-@given(st.lists(REQUEST, max_size=30), st.lists(st.integers(1, 200), max_size=8))
-@example([b"set a 0 0 1 noreply\r\nx\r\n", b"get c\r\n", b"get a\r\n"], [])
-def test_several_slices_answer_as_one_server_does(requests: list[bytes], cuts: list[int]) -> None:
+@given(
+    st.lists(REQUEST, max_size=30), st.lists(st.integers(1, 200), max_size=8),
+    st.sampled_from([HELD_BODY_BYTES_MAX, 0]),
+)  # fmt: skip
+@example([b"set a 0 0 1 noreply\r\nx\r\n", b"get c\r\n", b"get a\r\n"], [], 0)
+@example([b"get c\r\n", b"set a 0 0 1\r\nx\r\n", b"ms c 1 q\r\nm\r\n"], [20, 1, 1, 1, 12], 0)
+def test_several_slices_answer_as_one_server_does(
+    requests: list[bytes], cuts: list[int], held: int
+) -> None:
+    """`held`: the largest body that does not go on as it comes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(routed, "HELD_BODY_BYTES_MAX", held)
+        _compare(requests, cuts)
+
+
+def _compare(requests: list[bytes], cuts: list[int]) -> None:
     data, one, many = b"".join(requests), ServerHarness(), SlicedHarness(SLICES)
     said, at = b"", 0
     for size in [*cuts, len(data)]:
@@ -297,22 +318,105 @@ def test_a_client_that_does_not_read_is_asked_nothing_and_is_not_finished() -> N
 
 @pytest.mark.parametrize(
     ("size", "limit", "is_sent"),
-    [(20, 10, True), (SKIPPED_BYTES_MAX + 9, 10, False), (SKIPPED_BYTES_MAX + 9, 1 << 20, True)],
+    [(20, 10, True), (LARGE, 10, False), (LARGE, 1 << 20, True)],
     ids=["refused", "refused and large", "large"],
 )
-def test_a_body_goes_to_the_slice_whole_or_is_refused_here(
+def test_a_body_that_may_say_its_key_goes_to_a_slice_whole_or_is_refused_here(
     size: int, limit: int, is_sent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = SlicedHarness(SLICES)
+    many.sliced[b"a"] = KeySettings(rule=MessageKey("json", ("to",), False))
     monkeypatch.setattr(many, "limit_of", lambda name: limit)
-    talk, number = many.talk("a"), many.placement.slice_of(b"a")
-    head, body, after = b"set a 0 0 %d\r\n" % size, b"x" * size + b"\r\n", b"get a\r\n"
+    talk = many.talk("a")
+    body = b'{"to":"k","of":"' + b"x" * (size - 18) + b'"}\r\n'
+    head = b"set a 0 0 %d\r\n" % size
     talk.feed(head + body[:-5])
-    assert talk.held_bytes < limit + SKIPPED_BYTES_MAX
-    talk.feed(body[-5:] + after)
-    whole = [head + body] if is_sent else []
-    assert talk.sent == [(number, raw) for raw in (*whole, after)]
+    assert talk.ahead_bytes < limit + SKIPPED_BYTES_MAX
+    talk.feed(body[-5:])
+    assert [raw for _, raw in talk.sent] == ([head + body] if is_sent else [])
     assert (b"too large" in b"".join(talk.out)) == (not is_sent)
+
+
+@pytest.mark.parametrize("form", [b"set a 0 0 %d", b"set a 0 0 %d noreply", b"ms a %d q"])
+def test_a_large_body_goes_to_its_slice_as_it_comes(form: bytes) -> None:
+    one, many = ServerHarness(), SlicedHarness(SLICES)
+    talk, number = many.talk("a"), many.placement.slice_of(b"a")
+    data = form % LARGE + b"\r\n" + b"x" * LARGE + b"\r\n"
+    said = b""
+    for at in range(0, len(data), 30_000):
+        said += many.say("a", data[at : at + 30_000])
+        assert talk.held_bytes == 0, "nothing of it stays here"
+    said += many.say("a", b"get a\r\n")
+    one.send("a", data + b"get a\r\n")
+    assert said == one.client("a").take()
+    assert {slice_ for slice_, _ in many.asked} == {number}
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 1])
+def test_its_owner_says_how_large_an_item_may_be(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = SlicedHarness(SLICES)
+    monkeypatch.setattr(many, "limit_of", lambda name: 100)  # the file names no larger one
+    declared = b'max_item_size = "1MiB"'
+    assert many.say("a", b"set a/declare 0 0 %d\r\n%b\r\n" % (len(declared), declared)) == (
+        b"STORED\r\n"
+    )
+    said = many.say("a", b"set a 0 0 %d\r\n%b\r\n" % (size, b"x" * size))
+    is_stored = size == 1 << 20
+    assert said == (
+        b"STORED\r\n" if is_stored else
+        b"SERVER_ERROR item too large (1048577 bytes, limit 1048576)\r\n"
+    )  # fmt: skip
+
+
+def test_a_large_body_waits_for_the_answers_of_another_slice() -> None:
+    many = SlicedHarness(SLICES)
+    first = many.placement.slice_of(b"a")
+    many.slices[first].hold_syncs()
+    body = b"x" * LARGE
+    assert many.say("a", b"set a 0 0 1\r\nx\r\nset c 0 0 %d\r\n" % LARGE + body[:9]) == b""
+    assert many.say("a", body[9:] + b"\r\nget c\r\nver") == b""
+    assert {number for number, _ in many.asked} == {first}
+    many.slices[first].go()
+    assert many.say("a", b"sion\r\n") == (
+        b"STORED\r\nSTORED\r\nVALUE c 0 %d\r\n%b\r\nEND\r\nVERSION 0.0.0\r\n" % (LARGE, body)
+    )
+
+
+def test_the_rest_of_a_large_body_is_dropped_if_its_slice_is_away() -> None:
+    many = SlicedHarness(SLICES)
+    number = many.placement.slice_of(b"a")
+    many.away[number] = "ended"
+    assert many.say("a", b"set a 0 0 %d\r\nxx" % LARGE) == (
+        b"SERVER_ERROR slice %d does not answer: ended\r\n" % number
+    )
+    del many.away[number]
+    assert many.say("a", b"x" * (LARGE - 2) + b"\r\nget a\r\n") == b"END\r\n"
+    assert b"x" not in b"".join(raw for _, raw in many.asked[1:])
+
+
+def test_a_client_that_ends_in_the_middle_of_a_large_body_stores_nothing() -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    many.say("a", b"set a 0 0 %d noreply\r\nxx" % LARGE)
+    talk.at_end = True
+    talk.settle()
+    assert (talk.sent, talk.is_finished) == ([], True)
+    assert many.say("b", b"get a\r\n") == b"END\r\n"
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_large_body_without_a_line_end_ends_the_connection(is_away: bool) -> None:
+    many = SlicedHarness(SLICES)
+    talk = many.talk("a")
+    if is_away:
+        many.away[many.placement.slice_of(b"a")] = "ended"
+    said = many.say("a", b"set a 0 0 %d\r\nx" % LARGE)
+    said += many.say("a", b"x" * LARGE + b"\r\nget a\r\n")
+    assert said.count(b"\r\n") == 1
+    assert is_away or said.startswith(b"CLIENT_ERROR bad data chunk")
+    assert talk.is_finished
 
 
 def test_a_mistake_is_worded_by_the_slice_that_was_asked_last() -> None:
