@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kestrelpy.server.connections import CannotListen, Revocable
+from kestrelpy.server.descriptors import HTTP_PART
 
 if TYPE_CHECKING:
     from kestrelpy.http import Admission, HttpConnection, HttpHost, HttpListener, SlicesPort
 
     Make = Callable[[Admission], HttpListener]
 
-# HTTP may have at most this part of the connections, and of the memory for connections.
-_PART: Final = 4
 
 
 def serving(host: HttpHost, allowed_hosts: Iterable[str]) -> Make:
@@ -75,7 +74,7 @@ class HttpSide:
 
     def may_enter(self) -> bool:
         """Return whether one more connection may stay, and count it."""
-        if self.connections >= max(self._allowance() // _PART, 1):
+        if self.connections >= max(self._allowance() // HTTP_PART, 1):
             return False
         self.connections += 1
         return True
@@ -86,7 +85,7 @@ class HttpSide:
 
     def memory_limit(self) -> int:
         """Return how many bytes all connections together may hold."""
-        return self._memory() // _PART
+        return self._memory() // HTTP_PART
 
     def connected(self) -> Iterable[HttpConnection]:
         """Return all connections."""

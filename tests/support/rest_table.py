@@ -357,7 +357,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.journals.later_syncs.LaterSyncs": {},
     "server.slices.router.SliceRouter": {
-        "_config _config_file _connections_max": SETTING, "lines": CACHE,
+        "_config _config_file _connections_max _members_max": SETTING, "lines": CACHE,
         "_slices _listeners _http _mail": WORKS, "_mails": COUNTED,
     },
     "server.connections.channels.Trunk": {

@@ -45,8 +45,8 @@ class RouterPort(RouterHost, Protocol):
     def dismiss(self, connection: ClientConnection) -> None:
         """Forget a connection that is gone."""
 
-    def note_member(self, connection: ClientConnection) -> None:
-        """Note that the connection is one of another member."""
+    def admit_member(self, connection: ClientConnection) -> bool:
+        """Return whether the connection, which is one of another member, may stay."""
 
     async def connect(
         self, number: int, make: Callable[[], asyncio.BaseProtocol]
@@ -117,14 +117,15 @@ class ClientConnection(asyncio.Protocol):
             self._go_on()
         return True
 
-    def give_away(self) -> bool:
-        """Be the connection of another member from here on; return False if it is closing."""
-        talk, self.talk = self.talk, None
-        if talk is None or self._transport is None:
+    def give_away(self, transport: asyncio.Transport) -> bool:
+        """Be the connection of another member from here on; return False if there are too many of
+        these, or it is closing."""
+        talk = self.talk
+        if (talk is None and self._transport is not None) or not self._router.admit_member(self):
             return False
-        talk.login.hang_up()
-        self._is_given = True
-        self._router.note_member(self)
+        if talk is not None:  # it counted as a client
+            talk.login.hang_up()
+        self.talk, self._transport, self._is_given = None, transport, True
         return True
 
     def _wake(self) -> None:

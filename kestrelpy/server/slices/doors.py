@@ -7,6 +7,9 @@
 A member listens on one port for clients and for other members. It does not look at what it passes
 on: the member of the client has done that.
 
+A connection counts as one of a client from its first bytes on, or when it has said nothing for a
+while; one of a member never does.
+
 One rule: who says which member it is must know the secret, if clients need a login; for what comes
 after the first line is believed.
 """
@@ -31,6 +34,11 @@ _OTHER: Final = b"SERVER_ERROR its slices or groups in [fleet] are not those of 
 _AWAY: Final = b"SERVER_ERROR this member does not have the slice now\r\n"
 _NO_HTTP: Final = b'SERVER_ERROR this member has http_port = "off"\r\n'
 _HTTP: Final = b"/http"
+_FULL: Final = b"SERVER_ERROR this member has too many connections of other members\r\n"
+# A connection that has said nothing for so long is one of a client: a member speaks at once.
+SILENT_SECONDS: Final = 1.0
+# Connections that have said nothing yet; any more are of clients at once.
+UNKNOWN_MAX: Final = 256
 
 
 class WantedSlice(NamedTuple):
@@ -85,8 +93,9 @@ class EnteringClient(Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """As of any protocol."""
 
-    def give_away(self) -> bool:
-        """Be the connection of a member from here on; return False if it is closing."""
+    def give_away(self, transport: asyncio.Transport) -> bool:
+        """Be the connection of a member from here on; return False if there are too many of these,
+        or it is closing."""
 
 
 class DoorPort(Protocol):
@@ -105,25 +114,70 @@ class DoorPort(Protocol):
         """Run a task of the router."""
 
 
+class Waiting:
+    """The connections that have said nothing yet, the oldest first."""
+
+    __slots__ = ("_is_over", "_now_s", "_since_s")
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s, self._since_s = now_s, dict[Entrance, float]()
+        self._is_over = False
+
+    def take(self, entrance: Entrance) -> bool:
+        """Let a connection wait for its first bytes; return False if too many do."""
+        if self._is_over or len(self._since_s) >= UNKNOWN_MAX:
+            return False
+        self._since_s[entrance] = self._now_s()
+        return True
+
+    def leave(self, entrance: Entrance) -> None:
+        """Forget a connection: it is known what it is, or it is gone."""
+        self._since_s.pop(entrance, None)
+
+    def look(self) -> None:
+        """Count those that have been silent for too long as clients."""
+        late_s = self._now_s() - SILENT_SECONDS
+        for entrance in [each for each, since_s in self._since_s.items() if since_s <= late_s]:
+            entrance.enter()
+
+    def close(self) -> None:
+        """Count all as clients, which hear that the server ends, and let no other one wait."""
+        self._is_over = True
+        for entrance in list(self._since_s):
+            entrance.enter()
+
+
 class Entrance(asyncio.Protocol):
     """A connection until its first bytes say whether it is of a client or of a member."""
 
-    __slots__ = ("_begun", "_client", "_port", "_transport")
+    __slots__ = ("_begun", "_client", "_is_in", "_port", "_transport", "_waiting")
 
-    def __init__(self, port: DoorPort, client: EnteringClient) -> None:
-        self._port, self._client = port, client
+    def __init__(self, port: DoorPort, client: EnteringClient, waiting: Waiting) -> None:
+        self._port, self._client, self._waiting = port, client, waiting
         self._transport: asyncio.Transport | None = None
         self._begun = b""
+        self._is_in = False  # True if it counts as one of a client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._client.connection_made(transport)
+        if not self._waiting.take(self):
+            self.enter()
+
+    def enter(self) -> None:
+        """Count as a connection of a client; it may be refused."""
+        self._waiting.leave(self)
+        if not self._is_in and self._transport is not None:
+            self._is_in = True
+            self._client.connection_made(self._transport)
 
     def data_received(self, data: bytes) -> None:
         transport, begun = self._transport, self._begun + data
         if transport is None or transport.is_closing():
             return
         if not (begun.startswith(_FIRST) or _FIRST.startswith(begun)):
+            self.enter()
+            if transport.is_closing():  # there are too many
+                return
             transport.set_protocol(cast(asyncio.BaseProtocol, self._client))
             self._client.data_received(begun)
             return
@@ -132,10 +186,11 @@ class Entrance(asyncio.Protocol):
             self._begun = begun
             return
         found = self._lookup(line) if end and not rest else _NOT_ONE
-        if isinstance(found, bytes) or not self._client.give_away():
-            transport.write(found if isinstance(found, bytes) else _AWAY)
+        if isinstance(found, bytes) or not self._client.give_away(transport):
+            transport.write(found if isinstance(found, bytes) else _FULL)
             transport.close()
             return
+        self._waiting.leave(self)
         _end_with_network(transport)
         near = Side(self._client)
         transport.set_protocol(near)
@@ -152,10 +207,14 @@ class Entrance(asyncio.Protocol):
         return self._port.socket_of(wanted) or _AWAY
 
     def eof_received(self) -> bool | None:
+        self.enter()
         return self._client.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.connection_lost(exc)
+        self._transport = None
+        self._waiting.leave(self)
+        if self._is_in:
+            self._client.connection_lost(exc)
 
 
 class Side(asyncio.Protocol):

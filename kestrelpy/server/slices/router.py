@@ -27,7 +27,7 @@ from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, SlicedQu
 from kestrelpy.server import clock
 from kestrelpy.server.connections import CannotListen, Listeners, Logins
 from kestrelpy.server.daemon import BACKLOG, DRAIN_SECONDS, HEEDED, StartError
-from kestrelpy.server.descriptors import raise_file_limit, share
+from kestrelpy.server.descriptors import raise_file_limit, share_of_router
 from kestrelpy.server.directory import engine_of, seat_of
 from kestrelpy.server.exposure import (
     Tls,
@@ -42,7 +42,7 @@ from kestrelpy.server.http_side import HttpSide, routing
 from kestrelpy.server.policies import policy_of
 from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.connections import ClientConnection
-from kestrelpy.server.slices.doors import Entrance, Key
+from kestrelpy.server.slices.doors import Entrance, Key, Waiting
 from kestrelpy.server.slices.member_slices import MemberSlices
 from kestrelpy.server.slices.slice_process import MAIL_NAME
 from kestrelpy.server.slices.slice_set import SliceSet
@@ -53,6 +53,7 @@ log = logging.getLogger("kestrelpy.router")
 SWEEP_SECONDS: Final = 0.5
 HANDOVER_SECONDS: Final = 1.0  # for the last answers of slices that have stopped
 _LOOKED_MAX: Final = 1000  # connections in one turn
+_FILES_ASKED: Final = 1 << 20  # a limit with which the router has all that it wants
 
 
 class SliceRouter:
@@ -84,7 +85,8 @@ class SliceRouter:
         self._mails: set[ClientConnection] = set()  # of the slices here, for their messages
         self._at_move = list[Callable[[int, Member], None]]()
         self._slices: SliceSet | None = None  # None: it has not started yet
-        self._connections_max = 0
+        self._connections_max = self._members_max = 0
+        self._waiting = Waiting(clock.elapsed)  # connections that have said nothing yet
         self._tls = Tls()
         self._handed: list[tuple[str, socket.socket]] = []  # sockets that we were started with
         self._listeners: Listeners | None = None
@@ -172,14 +174,21 @@ class SliceRouter:
     def _new_connection(self, wire: Wire) -> asyncio.Protocol:
         client = ClientConnection(self, wire)
         if wire is MEMCACHE and isinstance(self._slices, MemberSlices):
-            return Entrance(self._slices, client)
+            return Entrance(self._slices, client, self._waiting)
         return client
 
     def _share_files(self) -> None:
-        """Raise the limit of open files: a client takes one, and one for each slice."""
-        wanted, each = self._config.server.max_connections, 1 + self.placement.slices
-        limit = raise_file_limit(wanted * each, 0)
-        self._connections_max = most = max(share(limit, wanted * each, 0).connections // each, 1)
+        """Raise the limit of open files to what clients and other members need."""
+        wanted, slices = self._config.server.max_connections, self.placement.slices
+        is_fleet = self._config.fleet.engine is not None
+        has_http = self._config.server.http_port is not None
+        shares = partial(
+            share_of_router, clients=wanted, slices=slices, is_fleet=is_fleet, has_http=has_http
+        )
+        limit = raise_file_limit(shares(_FILES_ASKED).wanted, 0)
+        most, members, _ = shares(limit)
+        self._connections_max, self._members_max = most, members
+        each = 1 + slices if is_fleet or has_http else 1
         if most < wanted:
             log.warning(
                 "max_connections lowered from %d to %d: this process may open %d files, and a "
@@ -191,6 +200,7 @@ class SliceRouter:
         if self._listeners is not None:
             self._listeners.close()
         self._http.close()
+        self._waiting.close()
         for connection in list(self._connections):
             connection.leave()
         deadline = self._loop.time() + DRAIN_SECONDS
@@ -236,6 +246,7 @@ class SliceRouter:
                 if not looked % _LOOKED_MAX:
                     await asyncio.sleep(0)
                 connection.close_if_idle(now_s, idle_s)
+            self._waiting.look()
 
     # -- for connections --------------------------------------------------------------------
 
@@ -263,11 +274,15 @@ class SliceRouter:
         self._mails.discard(connection)
         self.counts.connections = len(self._connections)
 
-    def note_member(self, connection: ClientConnection) -> None:
-        """Note that the connection is one of another member: it ends with its slice."""
+    def admit_member(self, connection: ClientConnection) -> bool:
+        """Return whether the connection, which is one of another member, may stay: it ends with its
+        slice."""
+        if self._ending.is_set() or len(self._members) >= self._members_max:
+            return False
         self._connections.discard(connection)
         self._members.add(connection)
         self.counts.connections = len(self._connections)
+        return True
 
     async def connect(
         self, number: int, make: Callable[[], asyncio.BaseProtocol]

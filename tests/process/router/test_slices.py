@@ -141,8 +141,8 @@ def test_a_slice_that_starts_again_has_the_places_of_the_routers_start(
 
 def test_each_client_has_descriptors_for_all_slices(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data", config=CONFIG).start("prlimit", "--nofile=64:300") as few:
-        assert any("max_connections lowered from 10000 to 54" in line for line in few.lines)
-        clients = [few.socket() for _ in range(54)]
+        assert any("max_connections lowered from 10000 to 210" in line for line in few.lines)
+        clients = [few.socket() for _ in range(210)]
         for each in clients:
             each.sendall(b"get a\r\nget c\r\nget g\r\n")
         for each in clients:

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.server.descriptors import OWN, RESERVED, raise_file_limit, share
+from kestrelpy.server.descriptors import (
+    HTTP_PART,
+    OWN,
+    RESERVED,
+    raise_file_limit,
+    share,
+    share_of_router,
+)
 from kestrelpy.server.journals.open_journals import DESCRIPTORS_EACH
 
 
@@ -60,3 +67,32 @@ def test_the_soft_limit_is_raised_as_needed_up_to_the_hard_one(
     assert raise_file_limit(200_000, 10_000) > 230_000, "a reload that wants more"
     limits[:] = [256, 256]
     assert raise_file_limit(10_000, 10_000) == 256
+
+
+@pytest.mark.parametrize("limit", [64, 300, 1024, 4096, 65_536, 1 << 20])
+@pytest.mark.parametrize("slices", [2, 16, 64])
+@pytest.mark.parametrize("is_fleet", [False, True])
+@pytest.mark.parametrize("has_http", [False, True])
+def test_what_a_router_lets_in_fits_into_the_limit(
+    limit: int, slices: int, is_fleet: bool, has_http: bool
+) -> None:
+    clients, members, _ = share_of_router(
+        limit, 10_000, slices, is_fleet=is_fleet, has_http=has_http
+    )
+    of_http = clients // HTTP_PART if has_http else 0
+    each = 1 + slices if is_fleet else 1
+    taken = (clients - of_http) * each + of_http * (1 + slices) + 2 * members
+    assert taken <= limit or clients == 1
+    assert (members > 0) == is_fleet
+
+
+def test_a_client_of_memcache_takes_one_descriptor_for_all_slices() -> None:
+    shares = share_of_router(20_000, 10_000, 16, is_fleet=False, has_http=False)
+    assert (shares.clients, shares.members) == (10_000, 0)
+
+
+@pytest.mark.parametrize("is_fleet", [False, True])
+def test_with_what_a_router_asks_for_it_has_all_that_it_wants(is_fleet: bool) -> None:
+    asked = share_of_router(1 << 20, 10_000, 16, is_fleet=is_fleet, has_http=True).wanted
+    shares = share_of_router(asked, 10_000, 16, is_fleet=is_fleet, has_http=True)
+    assert shares.clients == 10_000

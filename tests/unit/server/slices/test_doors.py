@@ -10,7 +10,18 @@ from typing import cast
 
 import pytest
 
-from kestrelpy.server.slices.doors import Entrance, Key, NotThere, Side, WantedSlice, join, reach
+from kestrelpy.server.slices.doors import (
+    SILENT_SECONDS,
+    UNKNOWN_MAX,
+    Entrance,
+    Key,
+    NotThere,
+    Side,
+    Waiting,
+    WantedSlice,
+    join,
+    reach,
+)
 from kestrelpy.wire import keepalive
 
 KEY = Key("3f6a", "a-secret-of-members")
@@ -81,9 +92,11 @@ class Client:
 
     def __init__(self) -> None:
         self.heard = b""
-        self.is_given = self.has_ended = False
+        self.is_given = self.has_ended = self.is_client = False
+        self.takes_members = True
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.is_client = True
 
     def data_received(self, data: bytes) -> None:
         self.heard += data
@@ -95,9 +108,9 @@ class Client:
     def connection_lost(self, exc: Exception | None) -> None:
         self.has_ended = True
 
-    def give_away(self) -> bool:
-        self.is_given = True
-        return True
+    def give_away(self, transport: asyncio.Transport) -> bool:
+        self.is_given = self.takes_members
+        return self.is_given
 
 
 class Port:
@@ -120,9 +133,10 @@ class Port:
 
 def entered(*pieces: bytes, has_http: bool = True) -> tuple[Client, Wire, Port]:
     client, wire, port = Client(), Wire(), Port(has_http)
-    entrance = Entrance(port, client)
+    entrance = Entrance(port, client, Waiting(lambda: 0.0))
     entrance.connection_made(wire)
     for each in pieces:
+        assert not client.is_client, "it has not said yet that it is one"
         entrance.data_received(each)
     return client, wire, port
 
@@ -182,11 +196,65 @@ def test_a_member_without_http_says_so() -> None:
 
 def test_an_end_of_the_input_before_the_first_line_is_the_clients() -> None:
     client, wire, port = Client(), Wire(), Port()
-    entrance = Entrance(port, client)
+    entrance = Entrance(port, client, Waiting(lambda: 0.0))
     entrance.connection_made(wire)
 
     assert entrance.eof_received()
+    assert client.is_client
     assert client.has_ended
+
+
+def test_who_says_nothing_for_a_while_is_a_client() -> None:
+    now_s = [0.0]
+    waiting = Waiting(lambda: now_s[0])
+    client, wire = Client(), Wire()
+    entrance = Entrance(Port(), client, waiting)
+    entrance.connection_made(wire)
+    now_s[0] = SILENT_SECONDS - 0.1
+    waiting.look()
+    assert not client.is_client
+
+    now_s[0] = SILENT_SECONDS
+    waiting.look()
+
+    assert client.is_client
+    entrance.data_received(LINE)
+    assert client.is_given, "a member may be slow"
+
+
+def test_few_may_say_nothing_any_more_are_clients_at_once() -> None:
+    waiting = Waiting(lambda: 0.0)
+    entrances = [Entrance(Port(), Client(), waiting) for _ in range(UNKNOWN_MAX)]
+    for each in entrances:
+        each.connection_made(Wire())
+    more = [Client(), Client()]
+    Entrance(Port(), more[0], waiting).connection_made(Wire())
+    entrances[0].connection_lost(None)
+    Entrance(Port(), more[1], waiting).connection_made(Wire())
+
+    assert [each.is_client for each in more] == [True, False]
+
+
+def test_at_the_end_all_are_clients_and_nobody_waits() -> None:
+    waiting, clients = Waiting(lambda: 0.0), [Client(), Client()]
+    Entrance(Port(), clients[0], waiting).connection_made(Wire())
+    waiting.close()
+    Entrance(Port(), clients[1], waiting).connection_made(Wire())
+
+    assert [each.is_client for each in clients] == [True, True]
+
+
+def test_a_member_beyond_the_limit_hears_why() -> None:
+    client, wire = Client(), Wire()
+    client.takes_members = False
+    entrance = Entrance(Port(), client, Waiting(lambda: 0.0))
+    entrance.connection_made(wire)
+    entrance.data_received(LINE)
+
+    assert wire.sent == (
+        b"SERVER_ERROR this member has too many connections of other members\r\n"
+    )
+    assert wire.is_closed
 
 
 @pytest.mark.parametrize(
@@ -258,12 +326,13 @@ async def test_both_ends_of_a_connection_of_members_end_soon_after_their_network
             return super().start_task(work)
 
     class Accepted(Client):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            wires.append(cast(asyncio.Transport, transport))
+        def give_away(self, transport: asyncio.Transport) -> bool:
+            wires.append(transport)
+            return super().give_away(transport)
 
     wires = list[asyncio.Transport]()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Entrance(Entered(), Accepted()), "127.0.0.1", 0
+        lambda: Entrance(Entered(), Accepted(), Waiting(lambda: 0.0)), "127.0.0.1", 0
     )
     sides = list[Side]()
     place = server.sockets[0].getsockname()
