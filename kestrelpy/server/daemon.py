@@ -39,7 +39,7 @@ from kestrelpy.server.connections import (
     Logins,
     Revocation,
 )
-from kestrelpy.server.descriptors import OWN, raise_file_limit, share
+from kestrelpy.server.descriptors import HTTP_PART, OWN, raise_file_limit, share
 from kestrelpy.server.directory import (
     DirectoryWatch,
     last_backup_ms,
@@ -123,7 +123,7 @@ class Daemon:
         self._listeners = Listeners(self._new_connection, BACKLOG)
         self._shares, self._lowered, self.tls = share(OWN, 1, 1), "", Tls()
         self._http = HttpSide(
-            lambda: self._shares.connections, lambda: self.memory.limit, self._new_number
+            lambda: self._connections_max[1], lambda: self.memory.limit, self._new_number
         )
         self._handed = list[tuple[str, socket.socket]]()
         self._loop = asyncio.get_running_loop()
@@ -397,7 +397,7 @@ class Daemon:
         """Return whether the connection may stay."""
         counters = self.broker.counters
         connection.number = self._new_number()
-        most = self._shares.connections
+        most, _ = self._connections_max
         if connection.is_local:
             most += self._shares.reserved
         if self.is_leaving or len(self._connections) + self._http.connections >= most:
@@ -405,6 +405,14 @@ class Daemon:
         self._connections.add(connection)
         counters.connections = len(self._connections)
         return True
+
+    @property
+    def _connections_max(self) -> tuple[int, int]:
+        """How many connections there may be, and so many that HTTP has its part of them."""
+        most = self._shares.connections
+        if self._supervisor.slice_channels:  # clients of memcache take no descriptors
+            return self.config.server.max_connections, most * HTTP_PART
+        return most, most
 
     def _new_number(self) -> int:
         counters = self.broker.counters
@@ -615,9 +623,11 @@ class Daemon:
         """Share out the available descriptors; warn if that leaves fewer connections."""
         server = self.config.server
         wanted, queues = server.max_connections, server.max_queues
+        if has_channels := self._supervisor.slice_channels:
+            wanted = max(wanted // HTTP_PART, 1)
         shares = self._shares = share(raise_file_limit(wanted, queues), wanted, queues)
         self.turn.files.most = shares.journals
-        line = shares.lowered(wanted)
+        line = "" if has_channels else shares.lowered(wanted)  # its router says what clients see
         if line and line != self._lowered:
             log.warning("%s", line)
         self._lowered = line
