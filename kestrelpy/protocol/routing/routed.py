@@ -170,8 +170,16 @@ class RoutedConversation:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory that came from the client and went nowhere yet."""
-        return len(self._raw) + self._parser.held_bytes
+        """Bytes of requests, and of an answer of several slices, that went nowhere yet."""
+        asking = self._asking
+        collected = 0 if asking is None else sum(map(len, self._collected))
+        return len(self._raw) + self._parser.held_bytes + collected
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that may come of a body that is held; 0: none is."""
+        is_held = self._parser.is_in_body and not (self._passing or self._parser.is_skipping)
+        return self._parser.missing_bytes if is_held else 0
 
     @property
     def is_blocked(self) -> bool:

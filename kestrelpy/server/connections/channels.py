@@ -12,9 +12,14 @@ protocol what a transport is: each frame says whose it is.
     END      this side writes no more on the channel
     CLOSE    the channel is over
     TAKEN    the protocol has taken in so many bytes
+    WANT     so many bytes of answers wait for room
+    LENT     so many of them may come
 
-One rule: at most WINDOW_BYTES of a channel are on their way, so a protocol that does not read stops
-its own channel alone. Channels that wait for the socket take turns.
+At most WINDOW_BYTES of requests are on their way in a channel, and ANSWER_BYTES of answers: a slice
+that has more to say asks, and the router lends it room while there is memory (`lender`).
+
+One rule: a protocol that does not read stops its own channel alone. Channels that wait for the
+socket take turns.
 """
 
 from __future__ import annotations
@@ -29,13 +34,16 @@ from typing import Final, cast
 log = logging.getLogger("kestrelpy")
 
 WINDOW_BYTES: Final = 256 << 10  # what the kernel's buffer of a Unix socket holds
-# After so much the other side is told what has been taken in.
-_TOLD_BYTES: Final = WINDOW_BYTES // 4
+# The router has so much memory for a client that does not read, whatever the slice has to say.
+ANSWER_BYTES: Final = 16 << 10
+LENT_BYTES_MAX: Final = WINDOW_BYTES - ANSWER_BYTES
+# After such a part of it the other side is told what has been taken in.
+_TOLD_PART: Final = 4
 # Frames of one turn, before they are written without waiting for its end.
 _TURN_BYTES: Final = 256 << 10
 # What a channel sends before the next one that waits for the socket has its turn.
 _PIECE_BYTES: Final = 64 << 10
-_OPEN, _DATA, _END, _CLOSE, _TAKEN = range(5)
+_OPEN, _DATA, _END, _CLOSE, _TAKEN, _WANT, _LENT = range(7)
 _HEAD: Final = Struct("<II")
 _HEAD_BYTES: Final = 8
 _NUMBERS: Final = 1 << 32
@@ -46,14 +54,27 @@ class ClientChannel:
     """One connection: it has the methods of asyncio.Transport that connections use."""
 
     __slots__ = (
-        "_has_ended", "_high", "_inbox", "_is_closing", "_is_cut", "_is_ended", "_is_full",
-        "_is_heard", "_low", "_number", "_protocol", "_room", "_trunk", "_unsent", "_untold",
+        "_asks", "_has_asked", "_has_ended", "_high", "_inbox", "_inbox_bytes", "_is_closing",
+        "_is_cut", "_is_ended", "_is_full", "_is_heard", "_lent", "_low", "_number", "_of_window",
+        "_protocol", "_room", "_told_bytes", "_trunk", "_unsent", "_untold", "_wanted", "lender",
     )  # fmt: skip
 
-    def __init__(self, trunk: Trunk, number: int, protocol: asyncio.Protocol) -> None:
+    def __init__(
+        self, trunk: Trunk, number: int, protocol: asyncio.Protocol, is_of_router: bool
+    ) -> None:
+        """`is_of_router`: requests leave here, and answers come."""
+        self._asks = not is_of_router
+        self._told_bytes = (ANSWER_BYTES if is_of_router else WINDOW_BYTES) // _TOLD_PART
+        self._has_asked = False  # True if the other side knows that bytes wait for room
+        self._wanted = 0  # bytes that wait there
+        self._lent = 0  # of the room there, apart from its window
+        self._of_window = 0  # bytes that came in the window, and wait in the inbox
+        self._inbox_bytes = 0
+        self.lender: Callable[[int], bool] | None = None  # True: so many bytes may come now
         self._trunk, self._number = trunk, number
         self._protocol: asyncio.Protocol | None = protocol  # None: it has heard of the end
-        self._room = WINDOW_BYTES  # bytes that may be sent now
+        # bytes that may be sent now
+        self._room = WINDOW_BYTES if is_of_router else ANSWER_BYTES
         self._unsent = bytearray()  # they wait for room
         self._high, self._low = 64 << 10, 16 << 10
         self._is_full = False  # True if the protocol was told to write no more
@@ -133,6 +154,11 @@ class ClientChannel:
         """Return how many bytes wait here."""
         return len(self._unsent)
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that wait here in either direction, or may come at any time."""
+        return len(self._unsent) + self._inbox_bytes + self._lent
+
     def get_extra_info(self, name: str, default: object = None) -> object:
         """Return what the socket says of itself."""
         return self._trunk.extra_info(name, default)
@@ -141,10 +167,16 @@ class ClientChannel:
 
     def heard(self, data: bytes) -> None:
         """Take in bytes."""
+        lent = min(self._lent, len(data))
+        self._lent -= lent
+        self._of_window += len(data) - lent
+        if self._wanted:
+            self._wanted = max(self._wanted - len(data), 1)
         if self._is_heard and not self._inbox:
             self._hand_over(data)
         else:
             self._inbox.append(data)
+            self._inbox_bytes += len(data)
 
     def note(self, kind: int, size: int) -> None:
         """Take a frame without bytes."""
@@ -152,6 +184,14 @@ class ClientChannel:
             self._room += size
             if self._unsent:
                 self.pump()
+        elif kind == _LENT:
+            self._room += size
+            self._has_asked = False
+            if self._unsent:
+                self.pump()
+        elif kind == _WANT:
+            self._wanted = size
+            self._lend()
         elif kind == _END:
             self._has_ended = True
             if self._is_heard and not self._inbox:
@@ -173,6 +213,10 @@ class ClientChannel:
             trunk.send(self._number, _DATA, size, piece)
         if self._unsent and self._room:
             trunk.stand_in_line(self._number, self)
+        is_blocked = len(self._unsent) > ANSWER_BYTES and not self._room
+        if is_blocked and self._asks and not self._has_asked:
+            self._has_asked = True
+            trunk.send(self._number, _WANT, len(self._unsent))
         if self._is_full and len(self._unsent) <= self._low and self._protocol is not None:
             self._is_full = False
             self._protocol.resume_writing()
@@ -198,17 +242,33 @@ class ClientChannel:
     def _hand_over(self, data: bytes) -> None:
         if self._protocol is None:
             return
-        self._untold += len(data)
-        if self._untold >= _TOLD_BYTES:
+        in_window = min(self._of_window, len(data))
+        self._of_window -= in_window
+        self._untold += in_window
+        if self._untold >= self._told_bytes:
             self._trunk.send(self._number, _TAKEN, self._untold)
             self._untold = 0
         if not self._is_closing:
             self._protocol.data_received(data)
+        if self._wanted:
+            self._lend()
+
+    def _lend(self) -> None:
+        """Let more come than the window has room for, if there is memory for it, and not more than
+        waits. Each part that comes in the window asks again."""
+        size = max(min(self._wanted - ANSWER_BYTES, LENT_BYTES_MAX), 0)
+        if size and not (self._is_heard and self.lender is not None and self.lender(size)):
+            return
+        self._wanted = 0
+        self._lent += size
+        self._trunk.send(self._number, _LENT, size)
 
     def _read_on(self) -> None:
         """Hand over what waited, then the end."""
         while self._inbox and self._is_heard:
-            self._hand_over(self._inbox.popleft())
+            data = self._inbox.popleft()
+            self._inbox_bytes -= len(data)
+            self._hand_over(data)
         if self._inbox or not self._is_heard or self._protocol is None:
             return
         if self._has_ended and not self._is_closing:
@@ -225,6 +285,7 @@ class ClientChannel:
         """Tell the other side that it is over, and the protocol after that."""
         self._unsent.clear()
         self._inbox.clear()
+        self._inbox_bytes = self._lent = 0
         self._trunk.send(self._number, _CLOSE, 0)
         self._trunk.forget(self._number)
         self._trunk.call_soon(self._lose)
@@ -275,7 +336,7 @@ class Trunk(asyncio.Protocol):
 
     def _begin(self, number: int, make: Make) -> None:
         protocol = cast(asyncio.Protocol, make())
-        made = self._channels[number] = ClientChannel(self, number, protocol)
+        made = self._channels[number] = ClientChannel(self, number, protocol, self._make is None)
         protocol.connection_made(cast(asyncio.Transport, made))
 
     def close(self) -> None:

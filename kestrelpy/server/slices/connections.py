@@ -5,7 +5,8 @@
 A slice knows one connection of the router as one client: its leases, waits and hang-ups are those
 of that client.
 
-One rule: a side that does not read stops the other one, so that neither fills the memory.
+One rule: a side that does not read stops the other one, and what is held for all clients together
+is counted, so that they do not fill the memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, cast
 
 from journal.engine import Member
-from kestrelpy.errors import SliceAway
+from kestrelpy.errors import ServerError, SliceAway
 from kestrelpy.protocol import (
     IDLE,
     MEMCACHE,
@@ -27,17 +28,33 @@ from kestrelpy.protocol import (
     routed_wire,
 )
 from kestrelpy.server import clock
-from kestrelpy.server.connections import BODY_MS
+from kestrelpy.server.connections import (
+    BODY_MS,
+    PROGRESS_BYTES,
+    UNCOUNTED_BYTES,
+    ClientChannel,
+    ConnectionMemory,
+)
 from kestrelpy.wire.keepalive import keep_alive
 
 # Bytes of requests that wait for answers; with more the client is not read.
 AHEAD_BYTES_MAX: Final = 64 << 10
-WRITE_HIGH_BYTES: Final = 256 << 10
+# With more that a side has not read, the other one is not read; the kernel holds as much.
+WRITE_HIGH_BYTES: Final = 16 << 10
+# At once from one socket; less while memory is short.
+READ_BYTES: Final = 256 << 10
+_SHORT_READ_BYTES: Final = 16 << 10
+_NO_MEMORY: Final = (
+    "no memory for this request: it made no progress while connections held max_connection_memory"
+)
 _TOO_MANY: Final = b"SERVER_ERROR too many connections\r\n"
 
 
 class RouterPort(RouterHost, Protocol):
-    """The router, as its connections see it."""
+    """The router, as its connections see it. `read_buffer` is for one read at a time."""
+
+    memory: ConnectionMemory
+    read_buffer: bytearray
 
     def admit(self, connection: ClientConnection) -> bool:
         """Return whether the connection may stay."""
@@ -58,12 +75,34 @@ class RouterPort(RouterHost, Protocol):
         """Run a task of the router."""
 
 
-class ClientConnection(asyncio.Protocol):
+class _Reader(asyncio.BufferedProtocol):
+    """A socket of which less is read at once while memory is short."""
+
+    __slots__ = ("_router",)
+
+    _router: RouterPort
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the socket reads to."""
+        size = _SHORT_READ_BYTES if self._router.memory.is_short else READ_BYTES
+        return memoryview(self._router.read_buffer)[:size]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take in what was read."""
+        self.data_received(bytes(memoryview(self._router.read_buffer)[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """Take in bytes; a channel calls this as well."""
+        raise NotImplementedError
+
+
+class ClientConnection(_Reader):
     """The link between a client's transport and its conversation."""
 
     __slots__ = (
-        "_asked", "_crowded", "_ended", "_heard_s", "_is_given", "_is_leaving", "_left", "_reading",
-        "_router", "_slices", "_transport", "_wire", "is_slice", "talk",
+        "_asked", "_crowded", "_ended", "_heard_s", "_is_given", "_is_leaving", "_left",
+        "_moved_bytes", "_reading", "_slices", "_transport", "_unsent_mark", "_wire",
+        "held_bytes", "is_slice", "moved_ms", "talk",
     )  # fmt: skip
 
     def __init__(
@@ -84,11 +123,14 @@ class ClientConnection(asyncio.Protocol):
         self._is_given = False  # True if it is one of another member
         self._heard_s = clock.elapsed()
         self.talk: RoutedConversation | None = None
+        self.held_bytes = self.moved_ms = 0
+        self._moved_bytes = 0  # come in since the client last made progress
+        self._unsent_mark = 0  # bytes that it had not read when it last made progress
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport without being one.
         self._transport = transport = cast(asyncio.Transport, transport)
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=UNCOUNTED_BYTES - 1)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             keep_alive(sock)
@@ -107,6 +149,10 @@ class ClientConnection(asyncio.Protocol):
         self._heard_s = clock.elapsed()
         if self.talk is not None and not self._is_leaving:
             self.talk.feed(data)
+            if self.held_bytes:
+                self._moved_bytes += len(data)
+                if self._moved_bytes >= PROGRESS_BYTES or not self.talk.is_in_body:
+                    self._note_progress()
             self._go_on()
 
     def eof_received(self) -> bool:
@@ -159,6 +205,7 @@ class ClientConnection(asyncio.Protocol):
         self._slices, self._ended, self._asked = {}, [], None
         for each in links:
             each.close()
+        self._router.memory.leave(self)
 
     # -- from the slices --------------------------------------------------------------------
 
@@ -171,6 +218,8 @@ class ClientConnection(asyncio.Protocol):
                 link.close()
             return
         if talk is not None:
+            if self.held_bytes and not talk.paused:
+                self._note_progress()
             talk.heard(number, data)
             self._go_on()
 
@@ -228,13 +277,82 @@ class ClientConnection(asyncio.Protocol):
             return
         if talk.at_end:
             self._end_input(talk)
-        is_ahead = bool(self._crowded) or (talk.is_blocked and talk.ahead_bytes > AHEAD_BYTES_MAX)
+        if self.held_bytes or self._crowded or talk.paused or talk.held_bytes >= UNCOUNTED_BYTES:
+            self.count_memory()
+        is_ahead = (
+            bool(self._crowded) or (talk.is_blocked and talk.ahead_bytes > AHEAD_BYTES_MAX)
+            or not self._has_room_to_read(talk)
+        )  # fmt: skip
         if is_ahead and self._reading:
             self._reading = False
             transport.pause_reading()
         elif self._reading is is_ahead:
             self._reading = True
             transport.resume_reading()
+
+    # -- memory -----------------------------------------------------------------------------
+
+    def _note_progress(self) -> None:
+        self.moved_ms, self._moved_bytes = clock.now_ms(), 0
+
+    def count_memory(self) -> None:
+        """Report the memory that is held for this client."""
+        talk, transport = self.talk, self._transport
+        if talk is not None and transport is not None and not self.is_slice:
+            links = (*self._slices.values(), *self._ended)
+            unsent = transport.get_write_buffer_size()
+            held = talk.held_bytes + unsent + sum(each.held_bytes for each in links)
+            if not self.held_bytes:
+                self._note_progress()
+            self._router.memory.hold(self, held)
+
+    def _has_room_to_read(self, talk: RoutedConversation) -> bool:
+        """Return whether more of a body that is held may come in now; if not, `go_on_with_room` is
+        called later."""
+        memory, missing = self._router.memory, talk.missing_bytes
+        if not memory.is_short or not missing or self.is_slice:
+            return True
+        return not memory.is_waiting(self) and memory.may_go_on(self, missing)
+
+    def may_lend(self, size: int) -> bool:
+        """Return whether a slice may send so much more than its window."""
+        memory, talk = self._router.memory, self.talk
+        return not memory.is_short and talk is not None and not talk.paused
+
+    def reserve(self, size: int) -> bool:
+        """Return True: answers are counted as they come."""
+        return True
+
+    def release(self) -> None:
+        """Do nothing: nothing is reserved."""
+
+    def go_on_with_room(self) -> None:
+        """Read on, in the next turn."""
+        self._note_progress()
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def look_at_memory(self, now_ms: int) -> None:
+        """Note how much the client has read since the last look."""
+        self.count_memory()
+        if self._transport is None:
+            return
+        unsent = self._transport.get_write_buffer_size()
+        if unsent > self._unsent_mark or not self._unsent_mark:
+            self._unsent_mark = unsent
+        elif unsent < self._unsent_mark:
+            self._unsent_mark, self.moved_ms = unsent, now_ms
+
+    def shed(self) -> None:
+        """Free the memory that is held: refuse a stalled body, else close the connection."""
+        if self.talk is None or self._transport is None:
+            return
+        if self.talk.drop_body(ServerError(_NO_MEMORY)):
+            self.count_memory()
+            self._go_on()  # the rest of it is read and dropped
+        if self.held_bytes > AHEAD_BYTES_MAX or self._transport.get_write_buffer_size():
+            self.abort()
+
+    # -- the slices -------------------------------------------------------------------------
 
     def _end_input(self, talk: RoutedConversation) -> None:
         """Say in the slice that owes an answer that the client sends no more: it may be gone, so
@@ -314,16 +432,17 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
 
 
-class SliceConnection(asyncio.Protocol):
+class SliceConnection(_Reader):
     """One client's connection to one slice. It connects when it is made."""
 
     __slots__ = (
-        "_client", "_is_at_end", "_is_closed", "_is_full", "_task", "_transport", "_unsent",
-        "has_ended", "number", "owner",
+        "_channel", "_client", "_is_at_end", "_is_closed", "_is_full", "_task", "_transport",
+        "_unsent", "has_ended", "number", "owner",
     )  # fmt: skip
 
     def __init__(self, router: RouterPort, client: ClientConnection, number: int) -> None:
-        self._client = client
+        self._router, self._client = router, client
+        self._channel: ClientChannel | None = None  # the transport, if it is one
         self.number = number
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []  # until it is connected
@@ -348,7 +467,10 @@ class SliceConnection(asyncio.Protocol):
         if self._is_closed:
             transport.close()
             return
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        if isinstance(transport, ClientChannel):
+            self._channel = transport
+            transport.lender = self._may_lend
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=UNCOUNTED_BYTES - 1)
         unsent, self._unsent = b"".join(self._unsent), []
         transport.write(unsent)
         if self._is_at_end:
@@ -356,7 +478,23 @@ class SliceConnection(asyncio.Protocol):
         self._client.note_crowded(self.number, self._is_full)
 
     def data_received(self, data: bytes) -> None:
+        """Take in bytes of the slice."""
         self._client.heard(self.number, data)
+
+    def _may_lend(self, size: int) -> bool:
+        if not self._client.may_lend(size):
+            return False
+        asyncio.get_running_loop().call_soon(self._client.count_memory)  # when it is lent
+        return True
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that wait here, or may come at any time."""
+        if self._channel is not None:
+            return self._channel.held_bytes
+        if self._transport is None:
+            return sum(map(len, self._unsent))
+        return self._transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -367,7 +505,7 @@ class SliceConnection(asyncio.Protocol):
         self._client.note_crowded(self.number, False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._channel = None
         if not self._is_closed:
             self._client.gone(self)
 

@@ -25,7 +25,7 @@ from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations import Caller, Listening
 from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, SlicedQueues, Waking, Wire
 from kestrelpy.server import clock
-from kestrelpy.server.connections import CannotListen, Listeners, Logins
+from kestrelpy.server.connections import CannotListen, ConnectionMemory, Listeners, Logins
 from kestrelpy.server.daemon import BACKLOG, DRAIN_SECONDS, HEEDED, StartError
 from kestrelpy.server.descriptors import raise_file_limit, share_of_router
 from kestrelpy.server.directory import engine_of, seat_of
@@ -41,7 +41,7 @@ from kestrelpy.server.exposure import (
 from kestrelpy.server.http_side import HttpSide, routing
 from kestrelpy.server.policies import policy_of
 from kestrelpy.server.reloading import in_time
-from kestrelpy.server.slices.connections import ClientConnection
+from kestrelpy.server.slices.connections import READ_BYTES, ClientConnection
 from kestrelpy.server.slices.doors import Entrance, Key, Waiting
 from kestrelpy.server.slices.member_slices import MemberSlices
 from kestrelpy.server.slices.slice_process import MAIL_NAME
@@ -73,6 +73,8 @@ class SliceRouter:
         self.placement = config.placement
         self.lines: Lines = {}
         self.counts = RouterCounts()
+        self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
+        self.read_buffer = bytearray(READ_BYTES)
         self.logins = Logins(LogLimit(), clock.now_ms, self.start_task, _wake)
         self.logins.put_in_force(config)
         self._config, self._config_file, self._load, self._say = config, config_file, load, say
@@ -247,6 +249,17 @@ class SliceRouter:
                     await asyncio.sleep(0)
                 connection.close_if_idle(now_s, idle_s)
             self._waiting.look()
+            self._look_at_memory(clock.now_ms())
+
+    def _look_at_memory(self, now_ms: int) -> None:
+        """Note what clients have read; while memory is short, stalled clients lose theirs."""
+        for holder in self.memory.holders:
+            cast(ClientConnection, holder).look_at_memory(now_ms)
+        if shed := self.memory.shed(now_ms):
+            log.warning(
+                "max_connection_memory is used up: %d clients without progress were refused "
+                "their items, or closed", shed,
+            )  # fmt: skip
 
     # -- for connections --------------------------------------------------------------------
 
@@ -464,6 +477,7 @@ class SliceRouter:
                 self._slices.trust(between)
             self.logins.put_in_force(config)
             self._share_files()
+            self.memory.change_limit(config.server.max_connection_memory_bytes)
             self._taken(config)
         self._supervisor.ready(status)
 

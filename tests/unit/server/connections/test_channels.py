@@ -10,12 +10,8 @@ from typing import cast
 import pytest
 
 from kestrelpy.server.connections.channels import (
-    _CLOSE,
-    _DATA,
-    _END,
-    _HEAD,
-    _OPEN,
-    _TAKEN,
+    ANSWER_BYTES,
+    LENT_BYTES_MAX,
     WINDOW_BYTES,
     ClientChannel,
     Trunk,
@@ -174,6 +170,61 @@ async def test_a_protocol_that_does_not_read_stops_its_own_channel_alone(two: Tw
     await two.carry()
     assert two.servers[0].heard == sent
     assert slow.may_write
+
+
+async def test_of_a_long_answer_little_comes_unless_it_is_lent(two: Two) -> None:
+    lent, client = list[int](), two.open()
+    await two.carry()
+    client.channel.pause_reading()
+    client.channel.lender = lambda size: lent.append(size) or True
+    answer = b"x" * (3 * WINDOW_BYTES)
+    two.servers[0].channel.write(answer)
+    await two.carry()
+    assert client.channel.held_bytes == ANSWER_BYTES
+    assert lent == []
+
+    client.channel.resume_reading()
+    await two.carry()
+
+    assert client.heard == answer
+    assert client.channel.held_bytes == 0, "all that was lent has come"
+    assert max(lent) <= LENT_BYTES_MAX
+    assert sum(lent) > len(answer) // 2
+
+
+async def test_a_long_answer_comes_in_small_parts_while_nothing_is_lent(two: Two) -> None:
+    client, may_lend = two.open(), [False]
+    await two.carry()
+    client.channel.lender = lambda size: may_lend[0]
+    answer = b"x" * (3 * WINDOW_BYTES)
+    two.servers[0].channel.write(answer)
+    await two.carry()
+    assert client.heard == answer
+    assert client.channel.held_bytes == 0
+
+    may_lend[0] = True
+    two.servers[0].channel.write(answer)
+    await two.carry()
+
+    assert client.heard == 2 * answer
+    assert client.channel.held_bytes == 0
+
+
+async def test_what_is_lent_is_held_until_it_comes(two: Two) -> None:
+    client = two.open()
+    await two.carry()
+    client.channel.lender = lambda size: True
+    two.servers[0].channel.write(b"x" * (2 * WINDOW_BYTES))
+    while not client.channel.held_bytes:
+        await asyncio.sleep(0)
+        for socket, trunk in ((two.far, two.router), (two.near, two.slice)):
+            writes, socket.writes = socket.writes, []
+            trunk.data_received(b"".join(writes))
+    assert client.channel.held_bytes >= LENT_BYTES_MAX - ANSWER_BYTES
+    client.channel.abort()
+    await two.carry()
+    assert client.channel.held_bytes == 0
+    assert two.is_empty
 
 
 async def test_a_channel_that_closes_sends_what_waits_and_then_is_over(two: Two) -> None:
@@ -577,6 +628,7 @@ async def test_every_byte_comes_once_and_in_order_whatever_stops_on_the_way(seed
         at = random.randrange(len(pairs))
         source, target = pairs[at]
         step = random.randrange(6)
+        target.channel.lender = lambda size: random.random() < 0.5
         if step < 3 and source.may_write:
             more = random.randbytes(random.choice([1, 30, 3000, WINDOW_BYTES // 2, WINDOW_BYTES]))
             source.channel.write(more)
@@ -599,6 +651,7 @@ async def test_every_byte_comes_once_and_in_order_whatever_stops_on_the_way(seed
     for had, (source, target) in zip(sent, pairs, strict=True):
         assert target.heard == had
         assert source.may_write and not source.channel.get_write_buffer_size()
+        assert target.channel.held_bytes <= ANSWER_BYTES
     for client in two.clients:
         client.channel.close()
     await two.carry(cut)

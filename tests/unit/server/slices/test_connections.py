@@ -13,10 +13,12 @@ from journal.engine import Member
 from kestrelpy.errors import SliceAway
 from kestrelpy.placement import Placement
 from kestrelpy.protocol.routing.merging import RouterCounts
+from kestrelpy.protocol.wire import wire_named
 from kestrelpy.server import clock
-from kestrelpy.server.connections import BODY_MS
+from kestrelpy.server.connections import BODY_MS, ConnectionMemory
 from kestrelpy.server.slices.connections import (
     AHEAD_BYTES_MAX,
+    READ_BYTES,
     ClientConnection,
     SliceConnection,
 )
@@ -32,6 +34,7 @@ class Wire:
 
     def __init__(self, socket: socket.socket | None = None) -> None:
         self.sent, self.socket = b"", socket
+        self.unread = 0  # bytes that the other side has not read
         self.is_ended = self.is_closed = self.is_aborted = False
         self.is_read = True
         self.is_tls = False
@@ -62,8 +65,11 @@ class Wire:
         assert not self.is_read
         self.is_read = True
 
-    def set_write_buffer_limits(self, high: int) -> None:
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
         pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def get_extra_info(self, name: str) -> Any:
         if name == "peername":
@@ -97,6 +103,7 @@ class Router(NoneSliced):
         self.placement, self.lines = Placement(SLICES), {}
         super().__init__()
         self.counts = RouterCounts()
+        self.memory, self.read_buffer = ConnectionMemory(1 << 20), bytearray(READ_BYTES)
         self.slices: dict[int, list[Slice]] = {}
         self.away: dict[int, str] = {}
         self.is_full = False
@@ -471,3 +478,87 @@ async def test_an_idle_connection_closes_beside_one_under_way_and_not_the_other(
     assert not case.wire.is_closed
     await case.answer(SECOND, b"IDLE\r\n")  # it closed as the request was on its way
     assert case.wire.is_closed
+
+
+async def test_what_is_held_for_a_client_is_counted_until_it_is_gone(case: Case) -> None:
+    memory = case.router.memory
+    case.wire.unread = 5000
+    case.client.pause_writing()
+    await case.send(b"get a\r\n" * 1000)
+    assert memory.used == 5000 + 2 * 7000, "the parser has the requests as well"
+
+    case.wire.unread = 0
+    case.client.resume_writing()
+    await case.rest()
+    assert memory.used == 0
+    case.client.pause_writing()
+    case.wire.unread = 5000
+    await case.send(b"get a\r\n")
+    assert memory.used > 0
+    case.client.connection_lost(None)
+    assert memory.used == 0
+
+
+async def test_a_put_waits_for_room_and_goes_on_when_there_is_some(case: Case) -> None:
+    memory, hog = case.router.memory, Case()
+    hog.client._router = case.router
+    memory.hold(hog.client, memory.limit)
+    assert memory.may_go_on(hog.client, 0), "it goes on beyond the limit"
+    client = ClientConnection(case.router, wire_named("text"))
+    wire = Wire()
+    client.connection_made(cast(asyncio.Transport, wire))
+    client.data_received(b"put a:\n" + b"x" * 70_000)
+    assert not wire.is_read
+    assert memory.is_waiting(client)
+
+    memory.leave(hog.client)
+    await case.rest()
+
+    assert wire.is_read
+    client.connection_lost(None)
+
+
+async def test_a_stalled_put_is_refused_and_the_connection_goes_on(case: Case) -> None:
+    client, wire = ClientConnection(case.router, wire_named("text")), Wire()
+    client.connection_made(cast(asyncio.Transport, wire))
+    client.data_received(b"put a:\n" + b"x" * 70_000)
+    assert case.router.memory.used > 70_000
+
+    client.shed()
+
+    assert case.router.memory.used == 0
+    assert not wire.is_aborted
+    client.data_received(b"x\n\nversion\n")
+    assert wire.sent.startswith(b"-no memory for this request")
+    assert wire.sent.endswith(b"+0.0.0\n") or b"0.0.0" in wire.sent
+
+
+async def test_a_client_that_does_not_read_is_closed_when_memory_is_short(case: Case) -> None:
+    case.wire.unread = 5000
+    case.client.pause_writing()
+    await case.send(b"get a\r\n")
+    case.client.look_at_memory(1)
+    case.client.moved_ms = 0
+    case.client.look_at_memory(2)
+    assert case.client.moved_ms == 0, "it has read nothing"
+    case.wire.unread = 4999
+    case.client.look_at_memory(3)
+    assert case.client.moved_ms == 3
+
+    case.client.shed()
+
+    assert case.wire.is_aborted
+
+
+async def test_less_is_read_and_nothing_is_lent_while_memory_is_short(case: Case) -> None:
+    memory, client = case.router.memory, case.client
+    assert len(client.get_buffer(-1)) == READ_BYTES
+    assert client.may_lend(1)
+    client.get_buffer(-1)[:9] = b"version\r\n"
+    client.buffer_updated(9)
+    assert case.wire.sent == b"VERSION 0.0.0\r\n"
+
+    memory.hold(client, memory.limit)
+
+    assert len(client.get_buffer(-1)) < READ_BYTES // 4
+    assert not client.may_lend(1)
