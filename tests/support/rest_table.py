@@ -359,7 +359,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.slices.router.SliceRouter": {
         "_config _config_file _connections_max _members_max": SETTING, "lines": CACHE,
         "_slices _listeners _http _mail": WORKS, "_mails": COUNTED,
+        "read_buffer": "what was read last into memory that all sockets share",
     },
+    "server.slices.doors.Waiting": {"_now_s": SETTING},
     "server.connections.channels.Trunk": {
         "_last": NUMBER,
         "_channels _line": COUNTED,
@@ -543,6 +545,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.routing.sliced.Opened
         protocol.routing.routed_wire.Awaited protocol.routing.routed.RoutedConversation
         protocol.routing.routed_login.RoutedLogin
+        server.slices.connections._Reader
         server.slices.connections.ClientConnection server.slices.connections.SliceConnection
         server.connections.channels.ClientChannel
         server.slices.doors.Entrance server.slices.doors.Side server.slices.doors._Asking
@@ -644,6 +647,7 @@ _VALUES: Final[dict[str, str]] = {
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
         core.schedules.CatchUp core.schedules.Schedule server.descriptors.DescriptorShares
+        server.descriptors.RouterShares
         server.directory.token_file._Numbers server.exposure.TlsFiles
     """,
     "an error, or a sentence about the disk": """

@@ -46,6 +46,7 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
     "server.slices.slice_process.SliceProcess": {
         "_is_stopping": "the process ends", "has_failed": "the router ends then",
     },
+    "server.slices.doors.Waiting": {"_is_over": "the process ends"},
     "server.turn.Turn": {
         "_is_over": "the process ends",
         "committer journal_jobs may_answer schedules send_mail": WIRING,

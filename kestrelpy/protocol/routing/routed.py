@@ -195,7 +195,8 @@ class RoutedConversation:
         """True if a slice owes an answer."""
         return (
             bool(self._awaited) or self._next is not None or self._asking is not None
-            or self._begun is not None or self.login.stream is not None
+            or self.login.stream is not None
+            or self._begun is not None
         )  # fmt: skip
 
     @property
