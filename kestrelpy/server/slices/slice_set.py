@@ -3,6 +3,9 @@
     SliceSet ──starts──▶ SliceProcess 1 ... SliceProcess 4
        └──connects to──▶ the socket of the one that a client asks
 
+The data directory is locked from the start on, so `fleet reslice` cannot move queues between the
+look at it and the locks of the slices.
+
 One rule: a slice that does not serve now is waited for, but not for ever.
 """
 
@@ -17,12 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from journal.engine import Member
-from journal.files import Disk
+from journal.errors import JournalError
+from journal.files import Disk, Files, Lock
 from kestrelpy.config import Config
 from kestrelpy.errors import SliceAway
 from kestrelpy.fleet import make_slice_folders
 from kestrelpy.server.connections import Trunk
 from kestrelpy.server.daemon import StartError
+from kestrelpy.server.exposure import why_of_other_slices
 from kestrelpy.server.reloading import in_time
 from kestrelpy.server.slices.slice_process import SliceProcess
 
@@ -45,6 +50,7 @@ class SliceSet:
         self._wakes: set[asyncio.Future[None]] = set()  # those who wait for a change
         self._runs: set[asyncio.Task[None]] = set()
         self._why = ""  # it cannot start
+        self._lock: Lock | None = None  # of the data directory, which `fleet reslice` takes as well
         self.processes: dict[int, SliceProcess] = {}
         self._trunks: dict[int, Trunk] = {}  # the connections that have the clients' channels
         self._connecting: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -68,8 +74,11 @@ class SliceSet:
         """Start all, and return when they serve; raise StartError."""
         data_dir, slices = self._config.server.data_dir, self._config.fleet.slices
         try:
+            self._lock = await in_time(partial(_lock, data_dir))
+            if why := await in_time(partial(why_of_other_slices, self._config)):
+                raise StartError(f"[server] data_dir {data_dir}: {why}")
             folders = await in_time(partial(make_slice_folders, Disk(), data_dir, slices))
-        except OSError as error:
+        except (JournalError, OSError) as error:
             raise StartError(str(error)) from error
         for number, folder in enumerate(folders, 1):
             self._run(number, folder)
@@ -158,6 +167,9 @@ class SliceSet:
         """End them."""
         await asyncio.gather(*(each.stop() for each in self.processes.values()))
         await asyncio.gather(*self._runs, return_exceptions=True)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def interrupt(self) -> None:
         """End a wait of `start`: the router ends."""
@@ -187,3 +199,10 @@ class SliceSet:
                 await wake
             finally:
                 self._wakes.discard(wake)
+
+
+def _lock(data_dir: Path) -> Lock:
+    """Lock the data directory; raise JournalError or OSError. Blocks."""
+    files: Files = Disk()
+    files.make_folder(str(data_dir))
+    return files.lock(str(data_dir / "lock"))

@@ -53,6 +53,18 @@ def test_an_alias_of_queues_in_two_slices_is_refused(tmp_path: Path) -> None:
     assert not read(tmp_path, OFF + text).is_router
 
 
+def test_an_alias_in_another_slice_than_its_queues_is_refused(tmp_path: Path) -> None:
+    slice_of = Placement(3).slice_of
+    assert slice_of(b"a") != slice_of(b"c")
+    alias = next(name for n in range(99) if slice_of((name := f"x{n}").encode()) == slice_of(b"c"))
+    for name, is_taken in (("a", False), (alias, True)):
+        text = f'{OFF}[fleet]\nslices = 3\n[aliases.{name}]\nto = ["c"]\n'
+        if is_taken:
+            assert read(tmp_path, text).is_router
+        else:
+            assert "c is in another slice" in refused(tmp_path, text)
+
+
 def test_http_leads_to_slices_here_and_to_those_of_an_engine(tmp_path: Path) -> None:
     assert read(tmp_path, "[fleet]\nslices = 3\n").is_router
     assert read(tmp_path, f'[fleet]\n{ENGINE}address = "h:1"\n').is_router

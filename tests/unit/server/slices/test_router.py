@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from journal.engine import Member
+from journal.files import Disk
 from kestrelpy.config import Config
 from kestrelpy.protocol import MEMCACHE
+from kestrelpy.server.daemon import StartError
 from kestrelpy.server.slices.connections import ClientConnection
 from kestrelpy.server.slices.doors import Key, WantedSlice
 from kestrelpy.server.slices.member_slices import MemberSlices
 from kestrelpy.server.slices.router import SliceRouter
+from kestrelpy.server.slices.slice_set import SliceSet
 
 
 class Connection:
@@ -41,6 +47,30 @@ async def test_slices_as_well_as_clients_hear_who_has_a_slice_now(tmp_path: Path
     assert client.told == slice_.told == [(1, Member("b"))]
     assert gone.told == []
     assert router.counts.connections == 1
+
+
+def slice_set(folder: Path) -> SliceSet:
+    config = Config.model_validate({"server": {"data_dir": folder}, "fleet": {"slices": 2}})
+    return SliceSet(config, None, folder / "sockets", lambda why: None)
+
+
+async def test_no_slice_starts_while_queues_move_to_other_slices(tmp_path: Path) -> None:
+    with closing(Disk().lock(str(tmp_path / "lock"))):  # as `fleet reslice` has it
+        slices = slice_set(tmp_path)
+        with pytest.raises(StartError, match="another kestrelpy is using"):
+            await slices.start()
+    assert slices.processes == {}
+
+
+async def test_no_slice_starts_when_queues_have_moved_since_the_first_look(tmp_path: Path) -> None:
+    (tmp_path / "slices-8" / "1").mkdir(parents=True)
+    slices = slice_set(tmp_path)
+    with pytest.raises(StartError, match="its queues are in 8 slices"):
+        await slices.start()
+    assert slices.processes == {}
+    assert not (tmp_path / "slices-2").exists()
+    await slices.stop()
+    Disk().lock(str(tmp_path / "lock")).close()
 
 
 class Fleet(MemberSlices):
