@@ -31,7 +31,7 @@ from kestrelpy.protocol import Lines, RouterCounts
 from kestrelpy.server import Daemon
 from kestrelpy.server.connections import Connection, Trunk
 from kestrelpy.server.shares import Shares
-from kestrelpy.server.slices.connections import ClientConnection, RouterPort
+from kestrelpy.server.slices.connections import READ_BYTES, ClientConnection, RouterPort
 
 CONNECTIONS = 50
 BODY = b"x" * 100
@@ -64,7 +64,7 @@ class Far:
     def get_write_buffer_size(self) -> int:
         return 0
 
-    def set_write_buffer_limits(self, high: int) -> None: ...
+    def set_write_buffer_limits(self, high: int, low: int = 0) -> None: ...
 
     def pause_reading(self) -> None: ...
 
@@ -92,6 +92,7 @@ class Router:
     def __init__(self, daemon: Daemon) -> None:
         self.placement, self.counts, self.logins = Placement(1), RouterCounts(), daemon.logins
         self.lines: Lines = {}
+        self.memory, self.read_buffer = daemon.memory, bytearray(READ_BYTES)
         self.near = Trunk(nothing, nothing)
         far = Trunk(nothing, nothing, partial(Connection, daemon))
         unix, _ = socket.socketpair()
@@ -120,7 +121,7 @@ def still() -> float:
 
 
 async def rounds(
-    connections: Sequence[asyncio.Protocol], far: Far, name: str, depth: int, many: int
+    connections: Sequence[Connection | ClientConnection], far: Far, name: str, depth: int, many: int
 ) -> None:
     """Send a request `depth` times on each connection and wait for the replies, `many`
     times."""

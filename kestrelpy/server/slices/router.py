@@ -173,7 +173,7 @@ class SliceRouter:
             self._say, self._note_owner,
         )  # fmt: skip
 
-    def _new_connection(self, wire: Wire) -> asyncio.Protocol:
+    def _new_connection(self, wire: Wire) -> asyncio.BaseProtocol:
         client = ClientConnection(self, wire)
         if wire is MEMCACHE and isinstance(self._slices, MemberSlices):
             return Entrance(self._slices, client, self._waiting)
