@@ -84,6 +84,12 @@ class Between:
         return self.unix if name == "socket" else default
 
 
+class NoneSliced:
+    """No queue is in all slices."""
+
+    has_any = False
+
+
 class Router:
     """As much of a router as a set needs: its slice is this daemon."""
 
@@ -92,6 +98,7 @@ class Router:
     def __init__(self, daemon: Daemon) -> None:
         self.placement, self.counts, self.logins = Placement(1), RouterCounts(), daemon.logins
         self.lines: Lines = {}
+        self.sliced_queues = NoneSliced()
         self.memory, self.read_buffer = daemon.memory, bytearray(READ_BYTES)
         self.near = Trunk(nothing, nothing)
         far = Trunk(nothing, nothing, partial(Connection, daemon))
