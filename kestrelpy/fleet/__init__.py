@@ -35,12 +35,23 @@ from kestrelpy.fleet.slice_folders import (
     why_resliced,
 )
 from kestrelpy.fleet.unowned import SliceOwned, claim_unowned
+from kestrelpy.fleet.view import (
+    NOT_SLICED,
+    FleetFacts,
+    MemberFacts,
+    SliceFacts,
+    TakeoverFacts,
+    member_facts,
+    slice_facts,
+    takeover_facts,
+)
 
 __all__ = [
-    "GONE_AFTER", "NOTES", "NOT_LOOKED", "ORPHANED_AFTER", "RESLICE_NOTE", "SLICE", "FleetMember",
-    "ImportingEngine", "Membership", "MoveIn", "MoveOut", "Moved", "NoPatroni", "SliceNotEmpty",
-    "SliceOwned", "attended", "claim_unowned", "files_below", "living", "make_slice_folders",
+    "GONE_AFTER", "NOTES", "NOT_LOOKED", "NOT_SLICED", "ORPHANED_AFTER", "RESLICE_NOTE", "SLICE",
+    "FleetFacts", "FleetMember", "ImportingEngine", "MemberFacts", "Membership", "MoveIn",
+    "MoveOut", "Moved", "NoPatroni", "SliceFacts", "SliceNotEmpty", "SliceOwned", "TakeoverFacts",
+    "attended", "claim_unowned", "files_below", "living", "make_slice_folders", "member_facts",
     "namesake_age_s", "owned", "patroni_version", "plan", "refuse_damage", "remove_import",
-    "silent", "slice_of_folder", "slices_in", "surplus", "why_bad_patroni", "why_other_layout",
-    "why_other_slices", "why_resliced",
+    "silent", "slice_facts", "slice_of_folder", "slices_in", "surplus", "takeover_facts",
+    "why_bad_patroni", "why_other_layout", "why_other_slices", "why_resliced",
 ]  # fmt: skip

@@ -29,8 +29,9 @@ MOMENTS = frozenset({
     "last_backup_ms", "last_ms", "now_ms", "since_ms", "started_ms", "stored_ms",
 })  # fmt: skip
 SPANS = frozenset({
-    "age_ms", "disk_full_in_ms", "idle_ms", "lease_left_ms", "oldest_ms", "service_p50_ms",
-    "service_p99_ms", "step_ms", "sync_p50_ms", "sync_p99_ms", "wait_p50_ms", "wait_p99_ms",
+    "age_ms", "beat_age_ms", "disk_full_in_ms", "idle_ms", "lease_left_ms", "oldest_ms",
+    "service_p50_ms", "service_p99_ms", "step_ms", "sync_p50_ms", "sync_p99_ms", "took_ms",
+    "wait_p50_ms", "wait_p99_ms",
 })  # fmt: skip
 _YEARS_MS = 20 * 365 * 86_400_000
 _UNTIL = re.compile(r"\buntil (\d+)")  # in a note: a moment as well

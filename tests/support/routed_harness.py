@@ -96,6 +96,7 @@ class NoneSliced:
         self.sliced: dict[bytes, KeySettings] = {}
         self.own: list[int] | None = None  # None: all
         self.unknown: set[int] = set()  # slices that no member serves
+        self.members: dict[int, str] = {}  # the owners of slices; none: there is no fleet
         self.sliced_queues = SlicedQueues(self)
 
     def keys_of(self, name: bytes) -> KeySettings | None:
@@ -107,6 +108,9 @@ class NoneSliced:
 
     def own_slices(self) -> list[int]:
         return [*range(1, self.placement.slices + 1)] if self.own is None else self.own
+
+    def member_of(self, number: int) -> str | None:
+        return self.members.get(number)
 
     def foreign_slices(self) -> list[int]:
         own, gone = self.own_slices(), self.unknown

@@ -14,6 +14,7 @@ from kestrelpy.config.reading import load_config
 from kestrelpy.config.settings import Config
 from kestrelpy.core import KeySettings
 from kestrelpy.errors import SliceAway
+from kestrelpy.fleet import FleetFacts, MemberFacts, SliceFacts, TakeoverFacts
 from kestrelpy.http import HttpListener, open_router
 from kestrelpy.operations import Listening
 from kestrelpy.placement import Placement
@@ -83,6 +84,9 @@ class SlicedWeb:
         self.listening: Listening | None = None
         self.is_in_fleet = False
         self.elsewhere: dict[int, Member] = {}  # slices of other members of a fleet
+        self.members = list[MemberFacts]()
+        self.takeovers = list[TakeoverFacts]()
+        self.needs_login = False
         self.moved: Callable[[int, Member], None] = lambda number, owner: None
 
     def is_sliced(self, name: bytes) -> bool:
@@ -117,6 +121,19 @@ class SlicedWeb:
 
     def is_here(self, number: int) -> bool:
         return number not in self.elsewhere and self.why_away(number) is None
+
+    def member_of(self, number: int) -> str | None:
+        found = self.elsewhere.get(number)
+        return "here" if found is None and self.is_in_fleet else found and found.name
+
+    async def fleet(self) -> FleetFacts:
+        return self.fleet_now
+
+    @property
+    def fleet_now(self) -> FleetFacts:
+        slices = [SliceFacts(each, self.member_of(each), self.why_away(each), 5)
+                  for each in self.slices]  # fmt: skip
+        return FleetFacts(slices, self.members, self.takeovers, len(self.takeovers), None)
 
     def call_at_move(self, moved: Callable[[int, Member], None]) -> None:
         self.moved = moved

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Final, NamedTuple
+from typing import Final
 
-from journal.engine import Facts, Seat
+from journal.engine import Facts
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.fleet.fleet import (
     EngineAt,
@@ -23,36 +23,27 @@ from kestrelpy.cli.fleet.fleet import (
 from kestrelpy.cli.journals.place import tools_of
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import console, repeated, table
-from kestrelpy.fleet import GONE_AFTER, living, owned, plan
+from kestrelpy.fleet import living, member_facts, owned
 
 _LOOK_SECONDS: Final = 0.2
-
-
-class MemberRow(NamedTuple):
-    """A member, with the slices that it owns and those that it waits for."""
-
-    seat: Seat
-    state: str  # "up", "drained" or "gone"
-    owns: list[int]
-    waits: list[int]
 
 
 def members(at: EngineAt, as_json: bool, watch: str | None) -> None:
     """Print the members with their slices; raise CommandError."""
     def draw() -> None:
-        rows = _rows(look(at))
+        facts = look(at)
+        rows = member_facts(len(numbers_of(facts)), facts.owners, facts.members)
         if as_json:
-            print(json.dumps([_in_json(each) for each in rows]))
+            print(json.dumps([each._asdict() for each in rows]))
             return
         found = table(
             "member", "address", "state", "seen", "owns", "waits for",
             left=("member", "address", "state", "owns", "waits for"),
         )  # fmt: skip
         for each in rows:
-            member, ago = each.seat.member, f"{seconds(each.seat.age_s)} ago"
             found.add_row(
-                member.name, member.address, each.state, ago, numbers(each.owns),
-                numbers(each.waits),
+                each.member, each.address, each.state, f"{seconds(each.age_ms / 1000)} ago",
+                numbers(each.owns), numbers(each.waits_for),
             )  # fmt: skip
         console().print(found)
 
@@ -135,32 +126,6 @@ def _refuse_alone(facts: Facts, name: str) -> None:
         raise CommandError(
             f"{name}: no other member is there to take {_slices(len(mine))}; nothing was changed"
         )
-
-
-def _rows(facts: Facts) -> list[MemberRow]:
-    here, has = living(facts.members), owned(facts.owners)
-    places = plan(len(numbers_of(facts)), has, here)
-    return [
-        MemberRow(
-            each, _state(each), sorted(n for n, m in has.items() if m == each.member),
-            sorted(n for n, place in places.items() if place.heir == each.member),
-        )
-        for each in facts.members
-    ]  # fmt: skip
-
-
-def _state(seat: Seat) -> str:
-    if seat.age_s >= GONE_AFTER * seat.takeover_s:
-        return "gone"
-    return "drained" if seat.is_drained else "up"
-
-
-def _in_json(row: MemberRow) -> dict[str, object]:
-    member = row.seat.member
-    return {
-        "member": member.name, "address": member.address, "state": row.state,
-        "age_ms": round(row.seat.age_s * 1000), "owns": row.owns, "waits_for": row.waits,
-    }  # fmt: skip
 
 
 def _slices(count: int) -> str:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.remote import connected, date
+from kestrelpy.cli.remote import connected, date, printable
 from kestrelpy.cli.screen import console, duration, repeated, size, state, table
 from kestrelpy.cli.wire import Facts, all_stats
 
@@ -158,14 +158,26 @@ def queue_state(facts: Facts) -> Text:
     return state("paused" if facts.get("paused") and word == "ok" else word)
 
 
+def place_of(facts: Facts) -> str:
+    """Return where a queue is: its slice, and the member that owns it; "": there are no slices."""
+    if "slice" not in facts:
+        return ""
+    if facts["slice"] == "all":
+        return "all slices"
+    member = f", {printable(str(facts['member']))}" if "member" in facts else ""
+    return f"slice {facts['slice']}{member}"
+
+
 def _table(queues: Sequence[tuple[str, Facts]]) -> Table:
-    made = table("queue", *_COLUMNS, left=("queue",))
-    for name, facts in queues:
+    places = [place_of(facts) for _, facts in queues]
+    where = ("where",) if any(places) else ()
+    made = table("queue", *_COLUMNS, *where, left=("queue", "where"))
+    for (name, facts), place in zip(queues, places, strict=True):
         row = [
             queue_state(facts) if key == "state" else in_words(key, facts.get(key, 0))
             for key in _COLUMNS.values()
         ]
-        made.add_row(Text(name), *row)
+        made.add_row(Text(name), *row, *([Text(place)] if where else []))
     sums = [
         Text() if key in _NOT_COUNTED else in_words(key, total(queues, key))
         for key in _COLUMNS.values()

@@ -29,7 +29,7 @@ from rich.text import Text
 
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.queues.listing import number, queue_state
+from kestrelpy.cli.queues.listing import number, place_of, queue_state
 from kestrelpy.cli.remote import NONE, connected
 from kestrelpy.cli.screen import console, duration, parse_interval, size, state, table
 from kestrelpy.cli.status.verdict import ServerVerdict, ask_verdict, lines_of
@@ -49,7 +49,8 @@ Queues = Sequence[tuple[str, Facts]]
 
 @dataclass(frozen=True, slots=True)
 class TopRow:
-    """A queue: its counts, and items in and out in a second (None: not known yet)."""
+    """A queue: its counts, and items in and out in a second (None: not known yet). Over slices its
+    `slice`, "all" if it is in all, and in a fleet the member that owns it."""
 
     name: str
     items: int
@@ -63,6 +64,8 @@ class TopRow:
     out_per_s: float | None
     disk_bytes: int
     state: str
+    slice: int | str | None = None
+    member: str | None = None
 
 
 def rows_of(now: Queues, before: Queues, seconds: float) -> list[TopRow]:
@@ -166,6 +169,7 @@ def _row(name: str, facts: Facts, before: Facts | None, seconds: float) -> TopRo
         name, number(facts, "items"), number(facts, "bytes"), number(facts, "delayed"),
         number(facts, "leased"), number(facts, "dead"), number(facts, "waiters"),
         number(facts, "age"), came, went, number(facts, "logsize"), queue_state(facts).plain,
+        facts.get("slice"), str(facts["member"]) if "member" in facts else None,
     )  # fmt: skip
 
 
@@ -179,15 +183,17 @@ def _screen(at: At, rows: list[TopRow], sort: str, most: int, verdict: ServerVer
 
 
 def _table(rows: list[TopRow], most: int) -> Table:
+    where = ("where",) if any(row.slice is not None for row in rows) else ()
     made = table(
         "queue", "items", "bytes", "delayed", "leased", "dead", "waiters", "age", "in/s", "out/s",
-        "disk", "state", left=("queue", "state"),
+        "disk", "state", *where, left=("queue", "state", "where"),
     )  # fmt: skip
     for row in rows[:most]:
         counts = (f"{count:,}" for count in (row.delayed, row.leased, row.dead, row.waiters))
         made.add_row(
             Text(row.name), f"{row.items:,}", size(row.bytes), *counts, duration(row.age_ms),
             _rate(row.in_per_s), _rate(row.out_per_s), size(row.disk_bytes), state(row.state),
+            *([Text(_place(row))] if where else []),
         )  # fmt: skip
     made.add_section()
     made.add_row(
@@ -200,6 +206,11 @@ def _table(rows: list[TopRow], most: int) -> Table:
         size(sum(row.disk_bytes for row in rows)), "", style="bold",
     )  # fmt: skip
     return made
+
+
+def _place(row: TopRow) -> str:
+    facts: dict[str, int | str | None] = {"slice": row.slice, "member": row.member}
+    return place_of({name: value for name, value in facts.items() if value is not None})
 
 
 def _sum(rates: list[float | None]) -> float | None:

@@ -19,7 +19,11 @@ from kestrelpy.http.admin.jobs import Jobs
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.admin.queues import members_of_queue
 from kestrelpy.http.admin.schedules import rows_of_schedules
-from kestrelpy.http.admin.server import members_of_connection, members_of_journals
+from kestrelpy.http.admin.server import (
+    members_of_connection,
+    members_of_fleet,
+    members_of_journals,
+)
 
 ROUTES = [
     route
@@ -30,6 +34,7 @@ ROUTES = [
 ]
 
 __all__ = [
-    "ROUTES", "Jobs", "Readiness", "find_queue", "members_of_connection", "members_of_journals",
-    "members_of_queue", "row_of_item", "rows_of_schedules", "shown", "text_of", "totals_of",
+    "ROUTES", "Jobs", "Readiness", "find_queue", "members_of_connection", "members_of_fleet",
+    "members_of_journals", "members_of_queue", "row_of_item", "rows_of_schedules", "shown",
+    "text_of", "totals_of",
 ]  # fmt: skip

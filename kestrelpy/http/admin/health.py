@@ -80,7 +80,7 @@ async def get_health(call: Call) -> Response:
     reason = closed or totals.reason
     body = {
         "status": health, "reason": reason and without_paths(reason), "unwell": totals.unwell,
-        "uptime_seconds": (call.now_ms() - call.host.started_ms) // 1000,
+        "uptime_seconds": (call.now_ms() - call.host.started_ms) // 1000, "unserved": [],
     }  # fmt: skip
     return answer(body, 503 if health == "failed" else 200)
 

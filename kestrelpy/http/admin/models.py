@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_typ
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
+from kestrelpy.fleet import FleetFacts, MemberFacts, SliceFacts, TakeoverFacts
 from kestrelpy.http.models import TEXT_MEMBERS, Shape
 from kestrelpy.operations import (
     ConnectionFacts,
@@ -77,12 +78,13 @@ class Said(Struct, forbid_unknown_fields=True):
 
 class HealthNow(Shape):
     """How the server is; `unwell` names the first queues that are not ok, and `reason` says what
-    is wrong with the server as a whole."""
+    is wrong with the server as a whole. `unserved`: the slices that nobody serves now."""
 
     status: Health
     reason: str | None
     unwell: list[str]
     uptime_seconds: int
+    unserved: list[int]
 
 
 class Ready(Shape):
@@ -229,6 +231,14 @@ class JournalState(Shape):
     last_backup_ms: int | None
     damages: int
     damage: list[Damage]
+
+
+Fleet: Any = model_of(
+    FleetFacts, "Fleet",
+    slices=(list[model_of(SliceFacts, "Slice")],),  # type: ignore[misc]  # made here
+    members=(list[model_of(MemberFacts, "Member")],),  # type: ignore[misc]
+    takeovers=(list[model_of(TakeoverFacts, "Takeover")],),  # type: ignore[misc]
+)
 
 
 class Mode(Said):

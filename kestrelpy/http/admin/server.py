@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.access import with_user
+from kestrelpy.fleet import NOT_SLICED, FleetFacts
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
     LIMITED,
@@ -69,6 +70,21 @@ async def delete_connection(
     if not is_dry:
         note(call, "close connection", more=str(connection))
     return counted(1, is_dry)
+
+
+def members_of_fleet(facts: FleetFacts) -> dict[str, Any]:
+    """Return the facts of a fleet as members."""
+    lists = {
+        name: [shown(each) for each in getattr(facts, name)]
+        for name in ("slices", "members", "takeovers")
+    }
+    return {**facts._asdict(), **lists}
+
+
+@router.get("/fleet", summary="Slices, members and takeovers", model=models.Fleet)
+async def get_fleet(call: Call) -> Response:
+    """Answer with nothing: this server has no slices. A router answers by itself."""
+    return answer(members_of_fleet(NOT_SLICED))
 
 
 @router.get("/journal", summary="Journals", model=models.JournalState)

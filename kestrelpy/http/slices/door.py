@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from starlette.requests import Request
 
 from kestrelpy.errors import ClientError, SliceAway
+from kestrelpy.http.admin import members_of_fleet
 from kestrelpy.http.answers import MISTAKE, SAFETY_HEADERS, HttpError, refused
 from kestrelpy.http.app import checks_of, route_of
 from kestrelpy.http.call import Gone
@@ -34,6 +35,7 @@ from kestrelpy.http.slices.sliced import SlicedRequest
 from kestrelpy.http.slices.table import (
     Anywhere,
     Drain,
+    FleetView,
     Here,
     LiveView,
     Metrics,
@@ -181,6 +183,8 @@ class _Request:
             await self.say(row.merge(self._asked, answers, away))
         elif isinstance(row, Metrics):
             await self._add_up()
+        elif isinstance(row, FleetView):
+            await self._fleet()
         elif isinstance(row, ReloadAll):
             await self._reload()
         elif isinstance(row, Drain):
@@ -392,9 +396,22 @@ class _Request:
             'kestrelpy_connections{wire="http"}': float(self._slices.http_connections),
             "kestrelpy_connections_opened_total": float(self._slices.connections_total),
         }
-        texts = [each.body for each in answers]
+        texts = [*(each.body for each in answers), metrics.of_fleet(self._slices.fleet_now)]
         body = await asyncio.to_thread(metrics.merged, texts, counted)
         await self.say(answers[0]._replace(body=body))
+
+    async def _fleet(self) -> None:
+        """Say how the slices and members are. Without users that needs no slice: none may serve."""
+        body = await self._body()
+        try:
+            said = await self._whole(self._any, self._asked.target, body, is_patient=False)
+        except (SliceAway, SliceEnded):
+            if self._slices.needs_login:
+                raise
+            said = merging.in_json(200, {})
+        if said.status == 200:
+            said = merging.in_json(200, members_of_fleet(await self._slices.fleet()))
+        await self._say(said)
 
     async def _reload(self) -> None:
         """Let every slice read the configuration again, or none; the router does so after them."""

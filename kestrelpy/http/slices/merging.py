@@ -353,6 +353,7 @@ def health(asked: Asked, answers: list[SliceAnswer], away: dict[int, str]) -> Sl
         "status": status, "reason": together(reasons),
         "unwell": [name for each in found for name in each["unwell"]][:_UNWELL_MAX],
         "uptime_seconds": min((each["uptime_seconds"] for each in found), default=0),
+        "unserved": sorted(away),
     })  # fmt: skip
 
 

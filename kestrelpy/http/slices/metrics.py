@@ -3,13 +3,19 @@
     kestrelpy_items{queue="jobs",state="ready"} 7      the same series of several slices: the sum
     kestrelpy_start_time_seconds 1.7e+09               what is no sum: see RULES
 
-One rule: a family stands there once, with the help of the first slice that has it.
+One rule: a family stands there once, with the help of the first slice that has it. Those of the
+fleet are the router's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from kestrelpy.fleet import FleetFacts
+from kestrelpy.http.metrics import rendered
 
 Values = list[float]
 _PREFIX: Final = "kestrelpy_"
@@ -50,6 +56,36 @@ def merged(texts: list[bytes], counted: Counted) -> bytes:
             f"{name} {counted.get(name, rule(values))!r}" for name, values in found.items()
         ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def of_fleet(facts: FleetFacts) -> bytes:
+    """Return the families of the slices and, in a fleet, of its members."""
+    by_slice, by_member = ("slice",), ("member", "address")
+    beat = GaugeMetricFamily(
+        f"{_PREFIX}slice_beat_age_seconds",
+        "Time since the last commit of a slice, or its last sign of life.", labels=by_slice,
+    )  # fmt: skip
+    for slice_ in facts.slices:
+        if slice_.beat_age_ms is not None:
+            beat.add_metric((str(slice_.slice),), slice_.beat_age_ms / 1000)
+    takeovers = CounterMetricFamily(
+        f"{_PREFIX}takeovers", "Claims of slices by members, or restarts of slices.",
+        value=facts.takeovers_total,
+    )  # fmt: skip
+    families: list[Metric] = [beat, takeovers]
+    if facts.members:
+        up, held = (
+            GaugeMetricFamily(f"{_PREFIX}{name}", help_, labels=by_member)
+            for name, help_ in (
+                ("member_up", "1 if a member has said lately that it is there."),
+                ("member_slices", "Slices that a member owns."),
+            )
+        )
+        for each in facts.members:
+            up.add_metric((each.member, each.address), int(each.state != "gone"))
+            held.add_metric((each.member, each.address), len(each.owns))
+        families += [up, held]
+    return b"".join(map(rendered, families))
 
 
 def _refuse_new_queues(found: dict[str, Values]) -> None:

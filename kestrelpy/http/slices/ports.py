@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from journal.engine import Member
+from kestrelpy.fleet import FleetFacts
 from kestrelpy.operations import Listening
 from kestrelpy.placement import Placement
 from kestrelpy.protocol import SlicedQueues
@@ -33,6 +34,20 @@ class SlicesPort(Protocol):
 
     def is_here(self, number: int) -> bool:
         """True if a slice serves on this machine."""
+
+    def member_of(self, number: int) -> str | None:
+        """Return the name of the member that owns a slice; None: nobody, or there is no fleet."""
+
+    async def fleet(self) -> FleetFacts:
+        """Return the slices, the members and the last takeovers."""
+
+    @property
+    def fleet_now(self) -> FleetFacts:
+        """The slices and the members, as far as is known."""
+
+    @property
+    def needs_login(self) -> bool:
+        """True if there are users: then a client has to say which it is."""
 
     async def connect_http(
         self, number: int, make: Callable[[], asyncio.BaseProtocol], is_patient: bool = True

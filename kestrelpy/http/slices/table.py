@@ -64,6 +64,10 @@ class Metrics(NamedTuple):
     """To all slices, whose texts are added up."""
 
 
+class FleetView(NamedTuple):
+    """A slice checks the rights, and the router answers."""
+
+
 class ReloadAll(NamedTuple):
     """To all slices, and the router reads the configuration as well."""
 
@@ -79,8 +83,8 @@ class LiveView(NamedTuple):
 
 
 Row = (
-    OfQueue | Anywhere | Here | OfAll | OfAllThere | Numbered | StartsJob | Metrics | ReloadAll
-    | Drain | LiveView
+    OfQueue | Anywhere | Here | OfAll | OfAllThere | Numbered | StartsJob | Metrics | FleetView
+    | ReloadAll | Drain | LiveView
 )  # fmt: skip
 
 
@@ -143,7 +147,8 @@ ROWS: Final[dict[str, Row]] = {
     "/admin/connections": OfAll(merging.connections, by_number=True),
     "/admin/connections/{connection}": Numbered("connection"),
     "/admin/journal": OfAll(merging.journal), "/admin/mode": OfAll(merging.mode),
-    "/admin/reload": ReloadAll(), "/admin/drain": Drain(), "/admin/me": Anywhere(),
+    "/admin/fleet": FleetView(), "/admin/reload": ReloadAll(), "/admin/drain": Drain(),
+    "/admin/me": Anywhere(),
     "/views": LiveView(), "/events": LiveView(is_stream=True),
     "/docs": Anywhere(), "/docs/start.js": Anywhere(), "/docs/{name}": Anywhere(),
     "/openapi.json": Anywhere(), "/": Here(), "/page/{name}": Here(),

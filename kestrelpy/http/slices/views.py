@@ -49,7 +49,7 @@ def merged(asked: Asked, views: dict[int, list[Members]], away: dict[int, str]) 
     else:
         found = {**firsts[0], **found}
         if "queue" in found:
-            found["queue"] = {**found["queue"], "slice": next(iter(views))}
+            found["queue"] = {**found["queue"], **_at(asked, next(iter(views)))}
     histories = [each["history"] for each in firsts if "history" in each]
     if histories:
         found["history"] = _past(histories)
@@ -62,7 +62,7 @@ def _common(asked: Asked, views: list[Members], away: dict[int, str]) -> Members
         (line["code"], line["text"]): line for each in views for line in each["verdict"]["lines"]
     }
     found = [
-        {"level": "bad", "code": "away", "text": sentence(number, why), "link": "#/journal",
+        {"level": "bad", "code": "away", "text": sentence(number, why), "link": "#/fleet",
          "since_ms": None}
         for number, why in away.items()
     ]  # fmt: skip
@@ -80,6 +80,7 @@ def _common(asked: Asked, views: list[Members], away: dict[int, str]) -> Members
             "read_only": any(each["read_only"] for each in servers),
             "name": ",".join(each["name"] for each in servers),
             "memcache": listening._asdict() if listening is not None else None,
+            "slices": asked.slices,
         },
     }  # fmt: skip
 
@@ -103,7 +104,7 @@ def _times(views: list[Members]) -> Members:
 
 def _overview(asked: Asked, views: dict[int, list[Members]]) -> Members:
     firsts = [pages[0] for pages in views.values()]
-    rows = _rows(views, "trouble")
+    rows = _rows(asked, views, "trouble")
     rows.sort(key=lambda row: _place(row, "trouble"), reverse=True)
     actions = sorted(
         (row for each in firsts for row in each["actions"]), key=lambda row: row["at_ms"],
@@ -121,7 +122,7 @@ def _overview(asked: Asked, views: dict[int, list[Members]]) -> Members:
 
 
 def _queues(asked: Asked, views: dict[int, list[Members]]) -> Members:
-    rows, query = _rows(views, "queues"), asked.query
+    rows, query = _rows(asked, views, "queues"), asked.query
     sort, is_up = query.get("sort", "trouble"), query.get("order", "down") == "up"
     rows.sort(key=lambda row: _place(row, sort), reverse=not is_up)
     offset = int(query.get("offset", 0))
@@ -136,16 +137,21 @@ def _queues(asked: Asked, views: dict[int, list[Members]]) -> Members:
     }
 
 
-def _rows(views: dict[int, list[Members]], member: str) -> list[Members]:
+def _at(asked: Asked, number: int) -> Members:
+    """Return where a queue is: its slice, and the member that owns it; null: there is no fleet."""
+    return {"slice": number, "member": asked.router.member_of(number)}
+
+
+def _rows(asked: Asked, views: dict[int, list[Members]], member: str) -> list[Members]:
     """Return the rows of queues, each with its slice; once, if it changed its page. A sliced queue
     has the sums of its rows, and is of slice 0: of all."""
     found: dict[str, dict[int, Members]] = {}
     for number, pages in views.items():
         for page in pages:
             for name, row in page[member]["rows"].items():
-                found.setdefault(name, {})[number] = {**row, "slice": number}
+                found.setdefault(name, {})[number] = {**row, **_at(asked, number)}
     return [
-        {**merging.whole_row([*rows.values()]), "slice": 0} if len(rows) > 1
+        {**merging.whole_row([*rows.values()]), "slice": 0, "member": None} if len(rows) > 1
         else next(iter(rows.values()))
         for rows in found.values()
     ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Requests that several slices answer, and the one answer that the router makes of theirs.
 
-    stats                 the figures of the server are added up, and all queues follow by name
+    stats                 the figures of the server are added up, and all queues follow by name,
+                          each with its slice, and in a fleet with the member that owns that
     flush_all             OK when each slice has said so
     flush_all_expired     the sum
     reload                each slice checks it, then the router; then each slice takes it
@@ -100,7 +101,7 @@ def _in_turn(command: Plain, queues: SlicedQueues) -> Asking:
                 listed = _LISTED.get(command.words[0]) if command.words else None
                 found += blocks_of_facts(lines, listed) if listed else _blocks_of_dump(lines)
             whole = _first if listed or command.verb == b"dump_config" else sums.of_dump
-            return b"".join([*_by_name(found, whole), END])
+            return b"".join([*_by_name(found, whole).values(), END])
     else:
         answers = []
         for name in command.words:
@@ -135,7 +136,17 @@ def _stats(command: Plain, queues: SlicedQueues, counts: RouterCounts) -> Asking
     figures[b"total_connections"] = [b"%d" % counts.connections_total]
     figures[b"http_port"] = [b"-" if counts.http_port is None else b"%d" % counts.http_port]
     merged = [b"STAT %b %b\r\n" % (name, merged_word(name, each)) for name, each in figures.items()]
-    return b"".join([*merged, *_by_name(found, _whole_stats), END])
+    rows = _by_name(found, _whole_stats).items()
+    return b"".join([*merged, *(_with_place(name, lines, queues) for name, lines in rows), END])
+
+
+def _with_place(name: bytes, lines: bytes, queues: SlicedQueues) -> bytes:
+    """Return the lines of a queue with its place after the first: its state remains the last."""
+    first, end, rest = lines.partition(b"\n")
+    place = [
+        b"STAT queue_%b_%b %b\r\n" % (name, *pair) for pair in queues.place_of(name).items()
+    ]
+    return b"".join([first, end, *place, rest])
 
 
 def _joined(answers: list[bytes]) -> bytes:
@@ -191,13 +202,17 @@ def _blocks_of_dump(lines: list[bytes]) -> Iterator[Block]:
         yield lines[at].split(b"'")[1], b"".join(lines[at:end])
 
 
-def _by_name(blocks: list[Block], whole: Callable[[list[bytes]], bytes]) -> list[bytes]:
+def _by_name(
+    blocks: list[Block], whole: Callable[[list[bytes]], bytes]
+) -> dict[bytes, bytes]:
     """Return the blocks by name. Several of one name are those of a sliced queue, and `whole` makes
     one of them."""
     found = dict[bytes, list[bytes]]()
     for name, block in sorted(blocks, key=itemgetter(0)):
         found.setdefault(name, []).append(block)
-    return [each[0] if len(each) == 1 else whole(each) for each in found.values()]
+    return {
+        name: each[0] if len(each) == 1 else whole(each) for name, each in found.items()
+    }
 
 
 def _whole_stats(blocks: list[bytes]) -> bytes:

@@ -40,6 +40,9 @@ class SlicedQueuesPort(Protocol):
     def foreign_slices(self) -> list[int]:
         """Return the slices that other members serve, as far as is known."""
 
+    def member_of(self, number: int) -> str | None:
+        """Return the name of the member that owns a slice; None: nobody, or there is no fleet."""
+
     @property
     def open_reads_max(self) -> int:
         """How many items a connection may hold open."""
@@ -79,6 +82,18 @@ class SlicedQueues:
     def slices(self) -> range:
         """The numbers of all slices."""
         return range(1, self.placement.slices + 1)
+
+    def place_of(self, name: bytes) -> dict[bytes, bytes]:
+        """Return where a queue is, as figures of `stats`: its slice, and in a fleet the member;
+        nothing if there is one slice."""
+        if self.placement.slices == 1:
+            return {}
+        if self.has_any and self.has(name):
+            return {b"slice": b"all"}
+        number = self.placement.slice_of(name)
+        member = self._port.member_of(number)
+        found = {b"slice": b"%d" % number}
+        return found if member is None else found | {b"member": member.encode()}
 
     def slice_of(
         self, name: bytes, key: tuple[bytes, ...], body: bytes, id_: bytes, of_producer: int

@@ -16,25 +16,30 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from journal.engine import Engine, EngineAway, Member, Seat, name_of
+from journal.engine import Engine, EngineAway, Member, Owner, Seat, Takeover, name_of
 from kestrelpy.aside import TookTooLong, run_aside, run_aside_until
 from kestrelpy.config import Config, place_of
 from kestrelpy.errors import SliceAway
 from kestrelpy.fleet import (
     NOTES,
     ORPHANED_AFTER,
+    FleetFacts,
     attended,
     living,
+    member_facts,
     namesake_age_s,
     owned,
     plan,
     silent,
+    slice_facts,
     surplus,
+    takeover_facts,
     why_other_layout,
 )
 from kestrelpy.server.daemon import StartError
@@ -57,6 +62,9 @@ _REACH_SECONDS: Final = 1.0  # for a connection to another member
 ENGINE_SECONDS: Final = 2.0
 _ENDS_AFTER: Final = 1.0  # times `takeover`: a process that is needed again soon goes on
 _UNOWNED: Final = "nobody owns it now"
+# Takeovers are read again after this time, if somebody asks.
+_TAKEOVERS_SECONDS: Final = 2.0
+_READ_SECONDS: Final = 1.0  # those of before are told, if the engine takes longer
 
 
 class Seen(NamedTuple):
@@ -65,6 +73,7 @@ class Seen(NamedTuple):
     owners: dict[int, Member]
     seats: list[Seat]
     silent: set[int]  # slices that nobody serves
+    claims: Mapping[int, Owner] = MappingProxyType({})  # the last one of each slice
 
 
 class MemberSlices(SliceSet):
@@ -91,6 +100,9 @@ class MemberSlices(SliceSet):
         self._interrupted = asyncio.Event()
         self._silent_s: dict[int, float] = {}  # since when nobody serves a slice
         self._waiting: tuple[int, ...] = ()  # slices whose process is ready to take over
+        self._takeovers = list[Takeover]()  # as they were read at `_takeovers_s`
+        self._takeovers_s = float("-inf")
+        self._reading: asyncio.Task[None] | None = None  # reads them
 
     @property
     def status(self) -> str:
@@ -205,10 +217,10 @@ class MemberSlices(SliceSet):
             self._noted_s, self._noted = now_s, waits
         owners, slices = self._engine.owners(), self._config.fleet.slices
         found = silent(slices, owners, self._takeover_s)
-        return Seen(owned(owners), self._engine.members(), found)
+        return Seen(owned(owners), self._engine.members(), found, owners)
 
     def _follow_plan(self) -> None:
-        owners, seats, _ = self._seen
+        owners, seats = self._seen.owners, self._seen.seats
         here, now_s = living(seats), self._loop.time()
         places = plan(self._config.fleet.slices, owners, here)
         orphans = self._orphans(now_s)
@@ -298,6 +310,43 @@ class MemberSlices(SliceSet):
         if owner == self._member or number in self._seen.silent:
             return _not_served(owner)
         return None
+
+    def member_of(self, number: int) -> str | None:
+        """Return the name of the member that owns a slice, as far as is known; None: nobody."""
+        owner = self._owner_of(number)
+        return None if owner is None else owner.name
+
+    async def fleet(self) -> FleetFacts:
+        """Return the fleet as it is now; its takeovers are those of before if the engine does not
+        answer."""
+        now_s = self._loop.time()
+        is_fresh = now_s - self._takeovers_s < _TAKEOVERS_SECONDS or self._interrupted.is_set()
+        if self._reading is None and not self._trouble and not is_fresh:
+            self._reading = self.start_task(self._read_takeovers())
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=_READ_SECONDS)
+        return self.fleet_now
+
+    async def _read_takeovers(self) -> None:
+        try:
+            began_s = self._loop.time()
+            with contextlib.suppress(EngineAway, TookTooLong):
+                self._takeovers = await self._asked(self._engine.takeovers)
+                self._takeovers_s = began_s
+        finally:
+            self._reading = None
+
+    @property
+    def fleet_now(self) -> FleetFacts:
+        """The fleet as it is now, as far as is known."""
+        slices, seen, now_s = self._config.fleet.slices, self._seen, self._loop.time()
+        since_s = now_s - self._looked_s
+        return FleetFacts(
+            slice_facts(slices, seen.claims, self._owner_of, self.why_away, since_s),
+            member_facts(slices, seen.claims, seen.seats, since_s),
+            takeover_facts(self._takeovers, now_s - self._takeovers_s),
+            sum(each.epoch for each in seen.claims.values()), self._trouble or None,
+        )
 
     async def connect(self, number: int, make: Make) -> Member | None:
         """Connect to the owner of a slice, once there is one, and return it; raise SliceAway."""

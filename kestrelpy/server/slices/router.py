@@ -22,6 +22,7 @@ from journal.engine import Member
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import KeySettings
 from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.fleet import FleetFacts
 from kestrelpy.operations import Caller, Listening
 from kestrelpy.protocol import MEMCACHE, Lines, LogLimit, RouterCounts, SlicedQueues, Waking, Wire
 from kestrelpy.server import clock
@@ -348,6 +349,26 @@ class SliceRouter:
         """True if a slice serves on this machine."""
         assert self._slices is not None
         return self._slices.is_here(number)
+
+    def member_of(self, number: int) -> str | None:
+        """Return the name of the member that owns a slice; None: nobody, or there is no fleet."""
+        return None if self._slices is None else self._slices.member_of(number)
+
+    async def fleet(self) -> FleetFacts:
+        """Return the slices, the members and the last takeovers."""
+        assert self._slices is not None
+        return await self._slices.fleet()
+
+    @property
+    def fleet_now(self) -> FleetFacts:
+        """The slices and the members, as far as is known."""
+        assert self._slices is not None
+        return self._slices.fleet_now
+
+    @property
+    def needs_login(self) -> bool:
+        """True if there are users: then a client has to say which it is."""
+        return self.logins.are_needed
 
     @property
     def default_project(self) -> str | None:

@@ -17,9 +17,10 @@ import os
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kestrelpy.config import FleetConfig
 from kestrelpy.server.mail import BEAT_SECONDS, Pulse
@@ -35,11 +36,22 @@ _NOTE_BYTES_MAX: Final = 4096
 PARENT: Final = "SLICE_PARENT"  # the variable with the router's process id
 MAIL_NAME: Final = "mail"
 MAIL: Final = "SLICE_MAIL"  # the variable with the router's socket for its slices
+RESTARTS_KEPT: Final = 20
 _READY: Final = b"READY=1"
 _STOPPING: Final = b"STOPPING=1"
 _STATUS: Final = b"STATUS="
 _STANDBY: Final = "standby of "
 _HINDERED: Final = ("standby: the engine", "standby: its cache")
+
+
+class Restart(NamedTuple):
+    """A process that serves again after it had ended, for the `number`th time: how it ended, when
+    it serves again by the loop's clock, and how long nobody served."""
+
+    number: int
+    why: str
+    at_s: float
+    took_s: float
 
 
 class SliceProcess:
@@ -62,9 +74,13 @@ class SliceProcess:
         self._mail_path = sockets / MAIL_NAME
         self.status = "it has not started yet"
         self.is_serving = False
-        self._pulse = Pulse(asyncio.get_running_loop().time())
+        self.heard_s = asyncio.get_running_loop().time()  # when it gave its last sign of life
+        self._pulse = Pulse(self.heard_s)
         self.began_s = 0.0  # when it began to serve last
         self.has_served = self.has_failed = False  # once; `has_failed`: it never could start
+        self.restarts: deque[Restart] = deque(maxlen=RESTARTS_KEPT)  # the last ones
+        self.restarts_total = 0
+        self._ended: tuple[str, float] | None = None  # how and when it ended, since it served
         self._note, self._is_in_fleet = note, is_in_fleet
         self._folder = folder
         self._words = [sys.executable, "-m", "kestrelpy", "serve"]
@@ -120,6 +136,8 @@ class SliceProcess:
         code = await self._process.wait()
         self.is_serving = False
         self.status = f"ended with code {code}"
+        if self._ended is None and self.has_served:
+            self._ended = self.status, asyncio.get_running_loop().time()
         self._note()
 
     def _environment(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -160,7 +178,8 @@ class SliceProcess:
             lines = self._notes.recv(_NOTE_BYTES_MAX).split(b"\n")
         except BlockingIOError:
             return
-        self._pulse.beat(asyncio.get_running_loop().time())
+        self.heard_s = asyncio.get_running_loop().time()
+        self._pulse.beat(self.heard_s)
         for line in lines:
             if line.startswith(_STATUS):
                 self._note_status(line.removeprefix(_STATUS).decode("utf-8", "replace"))
@@ -171,9 +190,18 @@ class SliceProcess:
         if _READY in lines and is_alive and not self.is_serving:
             self.is_serving = self.has_served = True
             self.began_s = asyncio.get_running_loop().time()
+            self._note_restart(self.began_s)
             if self._is_reload_due:
                 self.reload()
             self._note()
+
+    def _note_restart(self, now_s: float) -> None:
+        """Remember, if it had ended, that it serves again."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            self.restarts_total += 1
+            took_s = now_s - ended[1]
+            self.restarts.append(Restart(self.restarts_total, ended[0], now_s, took_s))
 
     def _note_status(self, status: str) -> None:
         """Keep what the process says of itself; say in the log, once, what keeps it from waiting

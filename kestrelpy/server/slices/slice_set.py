@@ -24,7 +24,7 @@ from journal.errors import JournalError
 from journal.files import Disk, Files, Lock
 from kestrelpy.config import Config
 from kestrelpy.errors import SliceAway
-from kestrelpy.fleet import make_slice_folders
+from kestrelpy.fleet import FleetFacts, SliceFacts, TakeoverFacts, make_slice_folders
 from kestrelpy.server.connections import Trunk
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.exposure import why_of_other_slices
@@ -142,6 +142,34 @@ class SliceSet:
         """Return why a slice does not serve now; None: it serves."""
         each = self.processes[number]
         return None if each.is_serving else each.status
+
+    def member_of(self, number: int) -> str | None:
+        """Return the name of the member that owns a slice; None: nobody, or there is no fleet."""
+        return None
+
+    async def fleet(self) -> FleetFacts:
+        """Return the slices as they are now, and those that were started again."""
+        return self.fleet_now
+
+    @property
+    def fleet_now(self) -> FleetFacts:
+        """The slices as they are now, with what is known of restarts."""
+        now_s, all_ = self._loop.time(), self.processes.items()
+        slices = [
+            SliceFacts(number, None, self.why_away(number), round((now_s - each.heard_s) * 1000))
+            for number, each in sorted(all_)
+        ]
+        restarts = [
+            TakeoverFacts(
+                number, found.number, None, None, found.why, round(found.took_s * 1000),
+                round(found.took_s * 1000), round((now_s - found.at_s) * 1000),
+            )
+            for number, each in all_ for found in each.restarts
+        ]  # fmt: skip
+        restarts.sort(key=lambda each: each.age_ms)
+        return FleetFacts(
+            slices, [], restarts, sum(each.restarts_total for _, each in all_), None
+        )
 
     async def _connect(self, number: int, once: Callable[[], Awaitable[object]]) -> None:
         each, why = self.processes[number], ""

@@ -5,6 +5,7 @@
 import { setWire } from "./commands.js";
 import { askForUser, tell } from "./dialogs.js";
 import { alertLine, buttonRow, byId, el } from "./dom.js";
+import { Fleet } from "./fleet.js";
 import { Item } from "./item.js";
 import { look } from "./jobs.js";
 import { listen, showHelp } from "./keyboard.js";
@@ -18,11 +19,12 @@ import { atStranger, signIn, user } from "./server.js";
 import { showVerdict } from "./verdict.js";
 import { params, sentence, setNow, setZone } from "./words.js";
 
-const PAGES = { overview: Overview, dead: DeadQueues, schedules: Schedules, clients: Clients, connections: Clients, journal: Journal, find: Find };
+const PAGES = { overview: Overview, dead: DeadQueues, schedules: Schedules, clients: Clients, connections: Clients, journal: Journal, fleet: Fleet, find: Find };
 const main = byId("main");
 const state = byId("state");
 const pauseButton = byId("pause");
 const find = byId("find-text");
+const fleetLink = byId("fleet-link"); // of a server with slices
 let live = null;
 let page = null;
 let isPaused = false;
@@ -80,7 +82,7 @@ function open() {
 function watch(shown, error, content) {
   live = new Live(new URLSearchParams(shown.query), (view) => {
     if (view.now_ms) setNow(view.now_ms);
-    if (view.server) setWire(view.server);
+    if (view.server) { setWire(view.server); fleetLink.hidden = !view.server.slices; }
     if (view.verdict) showVerdict(view);
     error.textContent = view.error ? sentence(view.error.description) : "";
     content.classList.toggle("stale", Boolean(view.error));

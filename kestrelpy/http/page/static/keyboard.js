@@ -3,8 +3,8 @@
 import { openForm } from "./dialogs.js";
 import { buttonRow, byId, el, facts, note } from "./dom.js";
 
-const GO = { o: "overview", q: "queues", d: "dead", s: "schedules", c: "clients", j: "journal" };
-const HELP = [["/", "find"], ["g o, g q, g d", "overview, queues, dead letters"], ["g s, g c, g j", "schedules, clients, journal"], ["j, k", "next row, row before"], ["Enter", "open the row"],
+const GO = { o: "overview", q: "queues", d: "dead", s: "schedules", c: "clients", j: "journal", f: "fleet" };
+const HELP = [["/", "find"], ["g o, g q, g d", "overview, queues, dead letters"], ["g s, g c, g j", "schedules, clients, journal"], ["g f", "fleet, of a server with slices"], ["j, k", "next row, row before"], ["Enter", "open the row"],
   ["x", "select the row"], [".", "the actions of the row, or of the page"], ["p", "stop the updates, go on"], ["?", "this list"], ["Esc", "close, leave a field"]];
 const main = byId("main");
 let isGoing = false;

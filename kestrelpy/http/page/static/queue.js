@@ -9,6 +9,7 @@ import { Items, Keys, Leases } from "./lists.js";
 import { Asking } from "./live.js";
 import { depth, flow, oldest } from "./overview.js";
 import { Past } from "./past.js";
+import { placeOf } from "./queues.js";
 import { acknowledgeLoss, deleteQueue, flushQueue, lossOf, moveReady, pauseQueue } from "./queue_actions.js";
 import { Actions, Figures } from "./verdict.js";
 import { bytes, number, pathOf, sentence, span } from "./words.js";
@@ -33,13 +34,16 @@ class Now {
     this.none = nothing("No history yet: it begins with the first event of the queue.");
     this.actions = new Actions(false);
     this.loss.hidden = true;
-    this.elements = [this.loss, this.stands, this.figures.element, this.charts.element, this.none, this.actions.element];
+    this.place = el("p", { class: "exact" });
+    this.elements = [this.place, this.loss, this.stands, this.figures.element, this.charts.element, this.none, this.actions.element];
   }
 
   update(view) {
     this.figures.update(view);
     this.charts.update(view);
     this.none.hidden = Boolean(view.history);
+    this.place.hidden = view.queue.slice === undefined;
+    if (!this.place.hidden) say(this.place, `In ${placeOf(view.queue)}.`);
     this.actions.update(view);
     if (isHeld()) return;
     this.loss.hidden = !view.queue.facts.unreadable;

@@ -11,14 +11,17 @@ const PAGE = 100;
 const SORTS = [["trouble", "trouble"], ["oldest", "oldest item"], ["dead", "dead letters"], ["blocked", "blocked keys"],
   ["items", "items"], ["rate", "stored a second"], ["name", "name"]];
 
+// Where a queue is, on a server with slices.
+export const placeOf = ({ slice, member }) => (slice ? `slice ${slice}${member ? `, ${member}` : ""}` : "all slices");
+
 function nameCell(row, tab = "now") {
   const why = row.why ?? (row.paused ? "paused" : null);
-  return [el("a", { href: queueAt(row.name, tab) }, row.name), row.slice === undefined ? null : el("small", {}, row.slice ? ` slice ${row.slice}` : " all slices"), why ? sign(row.level === "ok" ? "warn" : row.level, why) : null];
+  return [el("a", { href: queueAt(row.name, tab) }, row.name), row.slice === undefined ? null : el("small", { class: "place" }, placeOf(row)), why ? sign(row.level === "ok" ? "warn" : row.level, why) : null];
 }
 
 export function queueTable(caption, none) {
   return new Table(caption, [
-    { label: "Queue", kind: "name", key: (row) => [row.level, row.why, row.paused], node: (row) => nameCell(row) },
+    { label: "Queue", kind: "name", key: (row) => [row.level, row.why, row.paused, row.slice, row.member], node: (row) => nameCell(row) },
     numberColumn("Ready", "ready", { marks: true }),
     { label: "Leased", kind: "n", marks: true, text: (row) => number(row.leased) + (row.max_leased == null ? "" : ` of ${number(row.max_leased)}`) },
     numberColumn("Dead", "dead", { marks: true }),
@@ -75,7 +78,7 @@ export class DeadQueues {
     this.query = { view: "queues", sort: "dead", order: "down", offset: this.offset, limit: 100 };
     this.title = "Dead letters";
     this.table = new Table("Queues with dead letters", [
-      { label: "Queue", kind: "name", key: (r) => [r.level, r.why], node: (r) => nameCell(r, "dead") },
+      { label: "Queue", kind: "name", key: (r) => [r.level, r.why, r.slice, r.member], node: (r) => nameCell(r, "dead") },
       numberColumn("Dead", "dead", { marks: true }),
       numberColumn("Ready", "ready", { marks: true }),
       numberColumn("Leased", "leased", { marks: true }),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kestrelpy.cli.wire import sorted_out
 from kestrelpy.core import KeySettings
 from kestrelpy.operations import ServerFacts
 from kestrelpy.protocol.routing.merging import Listed, blocks_of_facts, merged_word
@@ -90,7 +91,37 @@ def test_queues_are_listed_by_name_as_one_server_does(request_: bytes) -> None:
     stores = b"".join(b"set %b 0 0 1\r\nx\r\n" % name for name in NAMES)
     assert one.say("a", stores.removesuffix(b"\r\n")).count(b"STORED") == len(NAMES)
     assert many.say("a", stores).count(b"STORED") == len(NAMES)
-    assert names_of(many.say("a", request_ + b"\r\n")) == names_of(one.say("a", request_))
+    found = names_of(many.say("a", request_ + b"\r\n"))
+    places = [b"STAT queue_%b_slice" % name for name in NAMES]
+    assert [each for each in found if each not in places] == names_of(one.say("a", request_))
+
+
+def test_stats_say_the_slice_of_each_queue_and_the_member_that_owns_it() -> None:
+    many = SlicedHarness(3)
+    many.say("a", b"set a 0 0 1\r\nx\r\nset a+b 0 0 1\r\nx\r\nset c 0 0 1\r\nx\r\n")
+    slices = {name: many.placement.slice_of(name.encode()) for name in ("a", "c")}
+    found = facts(many.say("a", b"stats\r\n"))
+    assert {name: int(found[f"queue_{name}_slice"]) for name in slices} == slices
+    assert not [name for name in found if name.endswith("_member")]
+    many.members = {slices["a"]: "host-b"}
+    answer = many.say("a", b"stats\r\n")
+    found = facts(answer)
+    assert found["queue_a_member"] == "host-b"
+    assert "queue_c_member" not in found, "nobody owns it"
+    lines = sorted_out((name, value) for name, value in found.items())
+    assert [name for name, _ in lines.queues] == ["a", "c"]
+    assert lines.queues[0][1]["slice"] == slices["a"]
+    assert lines.queues[0][1]["state"] == "ok", "its state is still the last"
+
+
+def test_stats_say_that_a_sliced_queue_is_in_all_slices() -> None:
+    many = SlicedHarness(3)
+    many.sliced = {b"a": KeySettings()}
+    many.members = dict.fromkeys((1, 2, 3), "host-b")
+    many.say("a", b"set a 0 0 1\r\nx\r\n")
+    found = facts(many.say("a", b"stats\r\n"))
+    assert found["queue_a_slice"] == "all"
+    assert "queue_a_member" not in found
 
 
 def names_of(answer: bytes) -> list[bytes]:
