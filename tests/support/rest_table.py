@@ -378,12 +378,14 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_noted_s _blind_s": "when it looked last", "_noted _waiting": "of the last look",
         "_idle_s": "what may be needed again",
         "_silent_s": "what nobody serves now",
+        "_takeovers _takeovers_s": "as they were read last", "_reading": "for a moment",
     },
     "server.slices.doors.Key": {"_layout _secret": SETTING},
     "server.slices.slice_process.SliceProcess": {
         "number socket_path http_path channels_path _folder _words _notes_path": NAME,
         "status": "what it said last",
-        "is_serving has_served _process _pulse": WORKS, "began_s": "when it began last",
+        "is_serving has_served _process _pulse heard_s": WORKS, "began_s": "when it began last",
+        "restarts restarts_total _ended": "what is told of it; the last ones",
     },
     "server.supervisor.Supervisor": {
         "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",

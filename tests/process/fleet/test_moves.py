@@ -14,9 +14,10 @@ from journal.engine.postgres import make_tables
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.fleet import engine_moves
 from kestrelpy.cli.fleet.fleet import EngineAt
-from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
+from kestrelpy.examples.fleet.postgres_server import PostgresServer
 from tests.process.cli.command import Command
 from tests.support.daemon import DaemonProcess
+from tests.support.postgres import running_postgres
 
 SECONDS = 60.0
 ITEMS = 2000
@@ -30,12 +31,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[PostgresServer]:
-    with folder_of_servers() as folder:
-        made = PostgresServer(folder)
-        made.make()
-        made.start()
-        yield made
-        made.stop()
+    with running_postgres() as running:
+        yield running
 
 
 @pytest.fixture

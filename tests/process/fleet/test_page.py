@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
+from kestrelpy.examples.fleet.postgres_server import PostgresServer
 from tests.process.cli.test_docs import EXAMPLES, check, environment_of
 from tests.support.daemon import DaemonProcess
+from tests.support.postgres import running_postgres
 
 SECTION = "A fleet"
 # The page's own, which the test replaces by a real one.
@@ -20,12 +21,8 @@ ADDRESS = "postgresql://kestrel@127.0.0.1:5432/kestrel"
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    with folder_of_servers() as folder:
-        made = PostgresServer(folder)
-        made.make()
-        made.start()
-        yield made
-        made.stop()
+    with running_postgres() as running:
+        yield running
 
 
 def test_each_example_of_a_fleet_prints_what_the_page_shows(

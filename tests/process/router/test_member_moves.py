@@ -23,7 +23,6 @@ from journal.engine.postgres import make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer
 from kestrelpy.placement import Placement
 from tests.process.router.members import SLICES, Fleet
-from tests.process.router.test_members import server  # noqa: F401  # a fixture
 from tests.process.router.test_slices import GONE, said
 from tests.support.daemon import DaemonProcess
 
@@ -132,7 +131,7 @@ def test_the_queues_of_these_tests_are_in_four_slices() -> None:
 
 
 def test_each_item_is_once_when_members_are_killed_or_asleep_while_items_move(
-    tmp_path: Path, server: PostgresServer  # noqa: F811
+    tmp_path: Path, server: PostgresServer
 ) -> None:
     server.ask("DROP SCHEMA IF EXISTS kestrelpy CASCADE")
     make_tables(server.address)

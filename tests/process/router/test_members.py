@@ -10,14 +10,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pymemcache.exceptions import MemcacheError
 
-from journal.engine.postgres import drain, make_tables
-from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
+from journal.engine.postgres import drain
+from kestrelpy.examples.fleet.postgres_server import PostgresServer
 from kestrelpy.placement import Placement
 from tests.process.router.members import SECRET, SLICES, Fleet
 from tests.process.router.test_slices import GONE, eventually, is_running, slices_of
@@ -25,25 +24,6 @@ from tests.process.router.test_users import ANNA, ROOT, Wire
 
 QUEUES = ("a", "b", "g", "l")  # one in each slice
 KEY = b"%b %b" % (Placement(SLICES).layout.encode(), SECRET.encode())
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with folder_of_servers() as folder:
-        made = PostgresServer(folder)
-        made.make()
-        made.start()
-        yield made
-        made.stop()
-
-
-@pytest.fixture
-def fleet(tmp_path: Path, server: PostgresServer) -> Iterator[Fleet]:
-    server.ask("DROP SCHEMA IF EXISTS kestrelpy CASCADE")
-    make_tables(server.address)
-    made = Fleet(tmp_path, server)
-    yield made
-    made.close()
 
 
 def test_the_queues_of_these_tests_are_in_four_slices() -> None:

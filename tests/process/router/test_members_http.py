@@ -9,15 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import pytest
 
-from journal.engine.postgres import make_tables
-from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from kestrelpy.placement import Placement
 from tests.process.router.members import SLICES, Fleet
 from tests.process.router.test_http import VIEW, check_rights, client_of, is_waiting
@@ -30,25 +26,6 @@ from tests.support.guarded import certificate
 AGAIN = (502, 503)
 PLACES = {each: Placement(SLICES).slice_of(each.encode()) for each in QUEUES}
 ZAQAR = {"Client-ID": "3381af92-2b9e-11e3-b191-71861300734c", "X-Project-ID": "p"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with folder_of_servers() as folder:
-        made = PostgresServer(folder)
-        made.make()
-        made.start()
-        yield made
-        made.stop()
-
-
-@pytest.fixture
-def fleet(tmp_path: Path, server: PostgresServer) -> Iterator[Fleet]:
-    server.ask("DROP SCHEMA IF EXISTS kestrelpy CASCADE")
-    make_tables(server.address)
-    made = Fleet(tmp_path, server)
-    yield made
-    made.close()
 
 
 def start(fleet: Fleet, *names: str) -> list[DaemonProcess]:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from journal.engine.postgres import make_tables
-from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
+from kestrelpy.examples.fleet.postgres_server import PostgresServer
 from kestrelpy.placement import Placement
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import owners, partitions
@@ -36,26 +33,10 @@ ITEMS = 12
 BODY_BYTES = 1_000_000  # an answer stops at 4 MiB, so that a queue takes several
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with folder_of_servers() as folder:
-        made = PostgresServer(folder)
-        made.make()
-        made.start()
-        yield made
-        made.stop()
-
-
-@pytest.fixture
-def fleet(
-    tmp_path: Path, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Fleet]:
-    monkeypatch.setattr(owners, "_known", {})  # of the fleet before, at the same address
-    server.ask("DROP SCHEMA IF EXISTS kestrelpy CASCADE")
-    make_tables(server.address)
-    made = Fleet(tmp_path, server)
-    yield made
-    made.close()
+@pytest.fixture(autouse=True)
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know nothing of the fleet before, at the same address."""
+    monkeypatch.setattr(owners, "_known", {})
 
 
 def options(fleet: Fleet, **more: str) -> Options:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.cli.status.top import SORTS, in_order, rows_of
+from kestrelpy.cli.status.top import SORTS, _table, in_order, rows_of
 from kestrelpy.cli.wire import Facts
 
 
@@ -49,3 +49,17 @@ def test_the_largest_comes_first_and_equals_by_name(sort: str) -> None:
 def test_each_column_has_a_key_of_its_own() -> None:
     assert len(set(SORTS.values())) == len(SORTS)
     assert "q" not in SORTS.values()
+
+
+def test_a_row_says_where_its_queue_is() -> None:
+    at: Facts = {"slice": 3, "member": "host-b"}
+    one, sliced, alone = rows_of(
+        [("q", {**facts(1, 1), **at}), ("s", {**facts(1, 1), "slice": "all"}), ("t", facts(1, 1))],
+        [], 0,
+    )  # fmt: skip
+    assert (one.slice, one.member) == (3, "host-b")
+    assert (sliced.slice, sliced.member) == ("all", None)
+    assert (alone.slice, alone.member) == (None, None)
+    shown = [*map(str, _table([one, sliced], 5).columns[-1].cells)]
+    assert shown == ["slice 3, host-b", "all slices", ""]
+    assert str(_table([alone], 5).columns[-1].header) == "state", "no column without slices"

@@ -2,7 +2,7 @@
 
 import { byId, el, h3, isHeld, note, renew } from "./dom.js";
 import { Asking } from "./live.js";
-import { numberColumn, Table } from "./tables.js";
+import { Table } from "./tables.js";
 import { Figures, sign } from "./verdict.js";
 import { ago, number, nowMs, sentence, span } from "./words.js";
 
@@ -28,7 +28,7 @@ function membersTable() {
 
 function slicesTable(withMembers) {
   return new Table("Slices", [
-    numberColumn("Slice", "slice"),
+    { label: "Slice", key: (r) => r.slice, node: (r) => el("b", {}, `${r.slice}`) },
     ...(withMembers ? [{ label: "Member", kind: "t", marks: true, text: (r) => r.member ?? "–" }] : []),
     { label: "State", kind: "t", key: (r) => r.why, node: (r) => (r.why === null ? sign("ok", "serves") : sign("bad", r.why)) },
     { label: withMembers ? "Last commit" : "Last sign of life", kind: "n", text: (r) => since(r.beat_age_ms) },
@@ -36,12 +36,12 @@ function slicesTable(withMembers) {
 }
 
 function takeoversTable(withMembers) {
-  return new Table("Takeovers", [
+  return new Table(withMembers ? "Takeovers" : "Restarts", [
     { label: "When", time: (r) => Math.round((nowMs - r.age_ms) / 1000) * 1000 },
-    numberColumn("Slice", "slice"),
+    { label: "Slice", text: (r) => `${r.slice}` },
     ...(withMembers ? [{ label: "From", kind: "t", text: (r) => r.before ?? "–" }, { label: "To", kind: "t", text: (r) => r.member ?? "–" }] : []),
     { label: "Why", kind: "t", text: (r) => WHY[r.why] ?? r.why },
-    { label: "Silent for", kind: "n", minor: true, text: (r) => (r.idle_ms ? span(r.idle_ms) : "–") },
+    ...(withMembers ? [{ label: "Silent for", kind: "n", minor: true, text: (r) => (r.idle_ms ? span(r.idle_ms) : "–") }] : []),
     { label: withMembers ? "Served after" : "Away for", kind: "n", text: (r) => span(r.took_ms) },
   ], withMembers ? "No slice has changed hands." : "No slice was started again since the start of the server.");
 }
@@ -55,13 +55,8 @@ export class Fleet extends Asking {
     this.title = "Fleet";
     this.query = { view: "queues", limit: 1 };
     this.trouble = el("section", { class: "verdict bad held", "aria-label": "What nobody serves", hidden: true });
-    this.figures = new Figures(
-      ["Slices served", (f) => `${number(served(f))} of ${number(f.slices.length)}`, { marks: true }],
-      ["Members up", (f) => (f.members.length ? number(f.members.filter((each) => each.state !== "gone").length) : "–"), { marks: true }],
-      ["Takeovers", (f) => number(f.takeovers_total), { marks: true }],
-      ["Last takeover", (f) => (f.takeovers.length ? ago(nowMs - f.takeovers[0].age_ms, nowMs) : "–")]);
     this.place = el("div", {});
-    this.elements = [this.trouble, this.figures.element, this.place];
+    this.elements = [this.trouble, this.place];
     this.every(LOOK_MS, () => this.look());
   }
 
@@ -80,8 +75,14 @@ export class Fleet extends Asking {
   build(withMembers) {
     this.tables = { members: withMembers ? membersTable() : null, slices: slicesTable(withMembers), takeovers: takeoversTable(withMembers) };
     const { members, slices, takeovers } = this.tables;
+    const word = withMembers ? "takeover" : "restart";
+    this.figures = new Figures(
+      ["Slices served", (f) => `${number(served(f))} of ${number(f.slices.length)}`, { marks: true }],
+      ...(withMembers ? [["Members up", (f) => `${number(f.members.filter((each) => each.state !== "gone").length)} of ${number(f.members.length)}`, { marks: true }]] : []),
+      [withMembers ? "Takeovers" : "Restarts", (f) => number(f.takeovers_total), { marks: true }],
+      [`Last ${word}`, (f) => (f.takeovers.length ? ago(nowMs - f.takeovers[0].age_ms, nowMs) : "–")]);
     this.place.replaceChildren(...[
-      members && h3("Members"), members?.element, h3("Slices"), slices.element, h3("Last takeovers"), takeovers.element,
+      this.figures.element, members && h3("Members"), members?.element, h3("Slices"), slices.element, h3(`Last ${word}s`), takeovers.element,
       note(withMembers ? "The engine keeps the last twenty of each slice." : "These are known since the start of the server, the last twenty of each slice."),
     ].filter(Boolean));
   }

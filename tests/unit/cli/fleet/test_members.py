@@ -50,7 +50,7 @@ def test_members_are_shown_with_what_they_own_and_wait_for(
     members.members(AT, True, None)
     assert json.loads(capsys.readouterr().out)[0] == {
         "member": "a", "address": "10.0.0.1:22133", "state": "up", "age_ms": 200,
-        "owns": [1, 2, 4], "waits_for": [3],
+        "owns": [1, 2, 4], "waits_for": [3], "beat_age_ms": 100,
     }  # fmt: skip
 
 

@@ -39,6 +39,13 @@ async def test_a_bad_configuration_is_not_taken_and_the_answer_says_so(tmp_path:
         assert "mood" in said.json()["description"]
 
 
+async def test_a_server_without_slices_has_no_fleet(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        said = await server.client.get("/admin/fleet")
+        assert (said.status_code, said.json()["slices"], said.json()["members"]) == (200, [], [])
+        assert (await server.client.get("/health")).json()["unserved"] == []
+
+
 async def test_the_mode_is_read_and_changed(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         assert (await server.client.get("/admin/mode")).json() == {"mode": "up"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from journal.engine import Member
+from kestrelpy.fleet import MemberFacts, TakeoverFacts
 from kestrelpy.http.slices import door
 from tests.support.sliced_web import SLICES, SlicedWeb, SliceHere, sliced_web
 
@@ -133,6 +134,7 @@ async def test_a_slice_that_is_away_is_named_and_the_others_go_on(web: SlicedWeb
     assert (await web.client.post("/queues/a/items", content="a")).status_code == 201
     said = await web.client.get("/health")
     assert (said.status_code, said.json()["status"], said.json()["reason"]) == (503, "failed", why)
+    assert said.json()["unserved"] == [number]
     said = await web.client.get("/ready")
     assert (said.status_code, said.json()["why"]) == (503, why)
     assert (await web.client.get("/metrics")).status_code == 503
@@ -167,6 +169,57 @@ async def test_what_names_the_slices_that_are_away_waits_for_none_that_is_silent
         said = await web.client.get("/health")
         assert said.status_code == 503
         assert "slice 2 does not serve: it does not answer" in said.text
+
+
+async def test_the_router_tells_the_fleet_also_while_no_slice_serves(web: SlicedWeb) -> None:
+    web.members = [MemberFacts("b", "host-b:1", "up", 7, [1, 2, 3], [], 5)]
+    web.takeovers = [TakeoverFacts(2, 3, "a", "b", "silent", 3000, 250, 60_000)]
+    for _ in range(2):
+        said = (await web.client.get("/admin/fleet")).json()
+        assert [each["slice"] for each in said["slices"]] == [1, 2, 3]
+        assert said["members"][0] | {"member": "b", "state": "up"} == said["members"][0]
+        assert said["takeovers"][0]["took_ms"] == 250
+        for each in web.slices.values():
+            await each.stop()
+    assert [each["why"] for each in said["slices"]] == ["ended with code 1"] * SLICES
+
+
+async def test_nobody_is_told_of_the_fleet_while_no_slice_can_check_a_login(
+    web: SlicedWeb,
+) -> None:
+    web.needs_login = True
+    assert (await web.client.get("/admin/fleet")).status_code == 200
+    for each in web.slices.values():
+        await each.stop()
+    assert (await web.client.get("/admin/fleet")).status_code == 503
+
+
+async def test_a_slice_refuses_who_may_not_see_the_fleet(web: SlicedWeb) -> None:
+    assert (await web.client.get("/admin/fleet?slice=1")).status_code == 400
+    said = await web.client.get("/admin/fleet", headers={"Host": "evil.example"})
+    assert said.status_code == 421
+
+
+async def test_metrics_tell_the_slices_and_the_members(web: SlicedWeb) -> None:
+    web.members = [
+        MemberFacts("b", "host-b:1", "up", 7, [1, 2, 3], [], 5),
+        MemberFacts("c", "host-c:1", "gone", 7, [], [], None),
+    ]
+    lines = (await web.client.get("/metrics")).text.splitlines()
+    for line in (
+        'kestrelpy_slice_beat_age_seconds{slice="2"} 0.005', "kestrelpy_takeovers_total 0.0",
+        'kestrelpy_member_up{member="b",address="host-b:1"} 1.0',
+        'kestrelpy_member_up{member="c",address="host-c:1"} 0.0',
+        'kestrelpy_member_slices{member="b",address="host-b:1"} 3.0',
+    ):
+        key, _, value = line.rpartition(" ")
+        labels = set(key.partition("{")[2].rstrip("}").split(","))
+        name = key.partition("{")[0]
+        assert any(
+            each.startswith(name) and each.endswith(f" {value}")
+            and labels == set(each.rpartition(" ")[0].partition("{")[2].rstrip("}").split(","))
+            for each in lines
+        ), line  # fmt: skip
 
 
 async def test_what_any_slice_answers_is_asked_on_this_machine(web: SlicedWeb) -> None:

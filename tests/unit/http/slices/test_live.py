@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from journal.engine import Member
 from kestrelpy.operations import Listening
 from tests.support.sliced_web import SLICES, SlicedWeb, sliced_web
 
@@ -51,6 +52,17 @@ async def test_the_overview_adds_up_and_has_the_verdict_of_all(web: SlicedWeb) -
     assert found["server"]["memcache"]["port"] == 7
     assert len({len(each) for each in found["history"]["points"].values()}) == 1
     assert found["append"]["points"].keys() == found["history"]["points"].keys()
+
+
+async def test_rows_of_queues_say_the_member_that_owns_their_slice(web: SlicedWeb) -> None:
+    await tick(web)
+    web.is_in_fleet = True
+    web.elsewhere = {web.placement.slice_of(b"a"): Member("host-b", "host-b:1")}
+    found = await view(web, "queues")
+    rows = found["queues"]["rows"]
+    assert [rows[name]["member"] for name in QUEUES] == ["host-b", "here", "here"]
+    assert found["server"]["slices"] == SLICES
+    assert (await view(web, "queue&queue=a"))["queue"]["member"] == "host-b"
 
 
 async def test_rows_of_queues_say_their_slice_and_are_in_one_order(web: SlicedWeb) -> None:

@@ -109,7 +109,7 @@ def test_stats_say_the_slice_of_each_queue_and_the_member_that_owns_it() -> None
     assert found["queue_a_member"] == "host-b"
     assert "queue_c_member" not in found, "nobody owns it"
     lines = sorted_out((name, value) for name, value in found.items())
-    assert [name for name, _ in lines.queues] == ["a", "c"]
+    assert [name for name, _ in lines.queues] == ["a", "a+b", "c"]
     assert lines.queues[0][1]["slice"] == slices["a"]
     assert lines.queues[0][1]["state"] == "ok", "its state is still the last"
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from journal.engine import EngineAway, Member, Seat
+from journal.engine import EngineAway, Member, Owner, Seat, Takeover
 from kestrelpy.config import Config
 from kestrelpy.server.daemon import StartError
 from kestrelpy.server.directory import layout_of
@@ -37,6 +37,15 @@ class Engine:
             self.away -= 1
             raise EngineAway(1, "it is away")
         return self.layout
+
+
+    reads = 0  # of takeovers
+
+    def takeovers(self) -> list[Takeover]:
+        self.reads += 1
+        if self.away:
+            raise EngineAway("it", "it is away")
+        return [Takeover(1, 7, HERE, "b", "silent", 3.0, 0.2, 60.0)]
 
 
 class Process:
@@ -287,3 +296,37 @@ async def test_a_process_that_has_ended_is_forgotten_unless_another_has_its_plac
     slices.processes[1], slices._idle_s[1] = process, 5.0
     await slices._end_one(process)
     assert (1 in slices.processes, 1 in slices._idle_s) == (is_replaced, is_replaced)
+
+
+async def test_a_member_tells_the_fleet_and_reads_takeovers_now_and_then(tmp_path: Path) -> None:
+    engine = Engine()
+    slices = slices_of(tmp_path, engine)
+    slices._trouble = ""
+    slices._looked_s = slices._loop.time()
+    claims = {1: Owner(HERE, 7, 1, 0.1, False), 2: Owner(OTHER, 3, 1, 0.1, False)}
+    slices._seen = Seen({1: HERE, 2: OTHER}, [Seat(HERE, 1.0, 0.1)], {3, 4}, claims)
+
+    for _ in range(2):
+        found = await slices.fleet()
+
+    assert engine.reads == 1
+    assert [(each.slice, each.member, each.why) for each in found.slices] == [
+        (1, "a", "a owns it and does not serve it now"), (2, "b", None),
+        (3, None, "nobody owns it now"), (4, None, "nobody owns it now"),
+    ]  # fmt: skip
+    assert [(each.member, each.owns) for each in found.members] == [("a", [1])]
+    assert [(each.slice, each.epoch, each.why) for each in found.takeovers] == [(1, 7, "silent")]
+    assert (found.takeovers_total, found.trouble) == (10, None)
+    assert (slices.member_of(2), slices.member_of(3)) == ("b", None)
+
+
+async def test_a_fleet_whose_engine_is_away_is_told_as_it_was(tmp_path: Path) -> None:
+    engine = Engine()
+    slices = slices_of(tmp_path, engine)
+    slices._trouble = ""
+    await slices.fleet()
+    engine.away, slices._takeovers_s = 1, 0.0
+    assert len((await slices.fleet()).takeovers) == 1
+    slices._trouble = "the engine does not answer"
+    found = await slices.fleet()
+    assert (found.trouble, len(found.takeovers), engine.reads) == (slices._trouble, 1, 2)

@@ -134,6 +134,9 @@ async def test_a_process_that_has_served_is_started_again(
     await process.stop()
     await run
     assert not process.has_failed
+    first = process.restarts[0]
+    assert (first.number, first.why) == (1, "ended with code 0")
+    assert process.restarts_total == len(process.restarts) == 1
 
 
 class Told:
