@@ -660,8 +660,8 @@ _VALUES: Final[dict[str, str]] = {
         server.daemon.StartError server.connections.listeners.CannotListen
         server.supervisor.BadInheritance journal.held_folder.FolderChanged
         protocol.routing.answer_ends.Unreadable
-        server.slices.doors.NotThere server.slices.member_slices.Seen server.slices.slice_process.Restart
-        server.slices.doors.WantedSlice
+        server.slices.doors.NotThere server.slices.member_slices.Seen
+        server.slices.slice_process.Restart server.slices.doors.WantedSlice
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
