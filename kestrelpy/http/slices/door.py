@@ -402,16 +402,16 @@ class _Request:
 
     async def _fleet(self) -> None:
         """Say how the slices and members are. Without users that needs no slice: none may serve."""
-        body = await self._body()
+        body = await self.body()
         try:
-            said = await self._whole(self._any, self._asked.target, body, is_patient=False)
+            said = await self.whole(self.any_slice, self._asked.target, body, is_patient=False)
         except (SliceAway, SliceEnded):
             if self._slices.needs_login:
                 raise
             said = merging.in_json(200, {})
         if said.status == 200:
             said = merging.in_json(200, members_of_fleet(await self._slices.fleet()))
-        await self._say(said)
+        await self.say(said)
 
     async def _reload(self) -> None:
         """Let every slice read the configuration again, or none; the router does so after them."""
