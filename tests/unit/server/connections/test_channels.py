@@ -10,6 +10,12 @@ from typing import cast
 import pytest
 
 from kestrelpy.server.connections.channels import (
+    _CLOSE,
+    _DATA,
+    _END,
+    _HEAD,
+    _OPEN,
+    _TAKEN,
     ANSWER_BYTES,
     LENT_BYTES_MAX,
     WINDOW_BYTES,

@@ -132,3 +132,17 @@ async def test_members_take_no_place_of_clients_and_clients_none_of_members(
     assert router.counts.connections == 0
     for each in (server, slice_, *(peer.writer for peer in peers)):
         each.close()
+
+async def test_a_connection_that_has_gone_is_held_by_nothing(tmp_path: Path) -> None:
+    config = Config.model_validate({"server": {"data_dir": tmp_path}, "fleet": {"slices": 2}})
+    router = SliceRouter(config, None, lambda: config, lambda line: None)
+    router._connections_max = router._members_max = 9
+    for is_slice, is_member in ((False, False), (True, False), (False, True)):
+        each = cast(ClientConnection, Connection(is_slice))
+        assert router.admit(each)
+        if is_member:
+            assert router.admit_member(each)
+        assert len(router._connections) + len(router._mails) + len(router._members) == 1
+        router.dismiss(each)
+        assert not (router._connections or router._mails or router._members)
+        assert router.counts.connections == 0
