@@ -15,7 +15,6 @@ from kestrelpy.placement import Placement
 from tests.process.router.members import SLICES, Fleet
 from tests.process.router.members_campaign import SETTINGS, run
 from tests.process.router.members_load import QUEUES
-from tests.process.router.test_members import fleet, server  # noqa: F401  # fixtures
 from tests.support.soak import Soak
 
 KINDS = ("kill", "sleep", "drain", "add")
@@ -25,12 +24,12 @@ def test_the_queues_of_the_load_are_in_three_slices() -> None:
     assert len({Placement(SLICES).slice_of(name.encode()) for name in QUEUES}) == 3
 
 
-def test_nothing_is_lost_under_load(fleet: Fleet) -> None:  # noqa: F811
+def test_nothing_is_lost_under_load(fleet: Fleet) -> None:
     fleet.more = SETTINGS
     run(fleet, KINDS, (1,))
 
 
 @pytest.mark.soak
-def test_nothing_is_lost_again_and_again(fleet: Fleet, soak: Soak) -> None:  # noqa: F811
+def test_nothing_is_lost_again_and_again(fleet: Fleet, soak: Soak) -> None:
     fleet.more = SETTINGS
     run(fleet, KINDS, soak.seeds())
