@@ -5,6 +5,8 @@
     verdict     the lines of all slices, the worst first; a slice that is away is one of them
 
 One rule: a view of one queue is that of its slice.
+
+(A KNOWN FLAW: the number of queues in the overview counts a sliced queue once for each slice.)
 """
 
 from __future__ import annotations
