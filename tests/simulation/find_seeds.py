@@ -41,11 +41,11 @@ def is_found(name: str, seed: int) -> bool:
         return bool(Simulation(seed).run().violations)
 
 
-def find(name: str) -> int | None:
-    """Return the seed of the table if it finds the mistake, else the first that does; None if no
-    run does. A mistake of HTTP is searched for in as many runs with clients of HTTP."""
+def find(name: str, most: int = SEEDS_MAX) -> int | None:
+    """Return the seed of the table if it finds the mistake, else the first of so many that does;
+    None if none does. A mistake of HTTP is searched for in as many runs with clients of HTTP."""
     known = known_seeds().get(name)
-    seeds = islice(filter(has_http, count()) if name in HTTP else count(), SEEDS_MAX)
+    seeds = islice(filter(has_http, count()) if name in HTTP else count(), most)
     first = () if known is None else (known,)
     return next((seed for seed in chain(first, seeds) if is_found(name, seed)), None)
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import find_seeds
-from tests.simulation.find_seeds import ALL, SEEDS_MAX, find, known_seeds
+from tests.simulation.find_seeds import ALL, find, known_seeds
 from tests.simulation.simulation import Simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 
+# Half a minute: the searches of a table that is old took longer than all other tests together.
+SEARCHED_MAX = 50
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(1500)  # what takes a crash at the right moment is found after hundreds of runs
 @pytest.mark.parametrize("name", ALL)
 def test_a_planted_mistake_is_found(name: str) -> None:
-    known, seed = known_seeds().get(name), find(name)
-    assert seed is not None, f"{name} was not found in {SEEDS_MAX} runs"
-    if seed != known:
-        print(f"{name}: seed {seed} finds it, {known} does not: python -m {find_seeds.__name__}")
+    seed = find(name, SEARCHED_MAX)
+    assert seed is not None, (
+        f"{name}: neither seed {known_seeds().get(name)} nor those below {SEARCHED_MAX} find it any "
+        f"more: python -m {find_seeds.__name__} searches on, and writes the table"
+    )
 
 
 @pytest.mark.slow

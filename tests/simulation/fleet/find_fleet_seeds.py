@@ -36,11 +36,11 @@ def is_found_by(name: str, seed: int) -> bool:
     return is_found and not run_fleet(seed).violations
 
 
-def find_seed(name: str) -> int | None:
-    """Return the seed of the table if it finds the mistake, else the first of those with its
-    troubles that does; None if no run does."""
+def find_seed(name: str, most: int = FLEET_SEEDS_MAX) -> int | None:
+    """Return the seed of the table if it finds the mistake, else the first below `most`, of those
+    with its troubles, that does; None if none does."""
     troubles, known = PLANTS_FLEET[name][1], fleet_seeds().get(name)
-    seeds = (seed for seed in range(FLEET_SEEDS_MAX) if troubles & {*troubles_of(seed)})
+    seeds = (seed for seed in range(most) if troubles & {*troubles_of(seed)})
     first = () if known is None else (known,)
     found = next((seed for seed in chain(first, seeds) if is_found_by(name, seed)), None)
     print(f"{name}: {found}", flush=True)
