@@ -20,8 +20,8 @@ SEARCHED_MAX = 50
 def test_a_planted_mistake_is_found(name: str) -> None:
     seed = find(name, SEARCHED_MAX)
     assert seed is not None, (
-        f"{name}: neither seed {known_seeds().get(name)} nor those below {SEARCHED_MAX} find it any "
-        f"more: python -m {find_seeds.__name__} searches on, and writes the table"
+        f"{name}: neither seed {known_seeds().get(name)} nor those below {SEARCHED_MAX} find it: "
+        f"python -m {find_seeds.__name__} searches on, and writes the table"
     )
 
 

@@ -61,8 +61,8 @@ def test_a_planted_mistake_of_a_fleet_is_found(name: str) -> None:
     """The table says which run has found it; find_fleet_seeds writes it anew."""
     seed = find_seed(name, SEARCHED_MAX)
     assert seed is not None, (
-        f"{name}: neither seed {fleet_seeds().get(name)} nor those below {SEARCHED_MAX} find it any "
-        f"more: python -m {find_fleet_seeds.__name__} searches on, and writes the table"
+        f"{name}: neither seed {fleet_seeds().get(name)} nor those below {SEARCHED_MAX} find it: "
+        f"python -m {find_fleet_seeds.__name__} searches on, and writes the table"
     )
 
 
