@@ -109,7 +109,7 @@ def test_health_and_the_page_name_slices_that_nobody_serves(
     fleet: Fleet, browser: Browser  # noqa: F811
 ) -> None:
     a, b = start(fleet, "a", "b")
-    ours = [each for each, owner in fleet.owners().items() if owner == "b"]
+    ours = sorted(each for each, owner in fleet.owners().items() if owner == "b")
     pages = watched_page(browser, f"http://127.0.0.1:{a.http_port}/")
     page = next(pages)
     show(page, "fleet")
