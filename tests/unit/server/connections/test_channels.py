@@ -365,19 +365,22 @@ async def test_a_socket_that_takes_nothing_stops_all_channels_and_then_they_go_o
 
 async def test_channels_that_wait_for_the_socket_take_turns(two: Two) -> None:
     """Those that always have more to send do not keep one out that has little."""
-    greedy, modest = [two.open() for _ in range(8)], two.open()
+    greedy = [two.open() for _ in range(9)]
+    modest = greedy.pop(4)  # neither the first nor the last in line
     await two.carry()
     two.router.pause_writing()
-    for each in greedy:
+    for each in greedy[:4]:
         each.channel.write(b"x" * WINDOW_BYTES)
     modest.channel.write(b"hello")
+    for each in greedy[4:]:
+        each.channel.write(b"x" * WINDOW_BYTES)
     two.near.after_write = two.router.pause_writing
     for _ in range(4):
         two.router.resume_writing()
         await two.carry()
         for each in greedy:
             each.channel.write(b"x" * WINDOW_BYTES)
-    assert two.servers[-1].heard == b"hello"
+    assert two.servers[4].heard == b"hello"
 
 
 async def test_a_channel_that_ends_while_it_waits_for_the_socket_leaves_the_line(two: Two) -> None:
