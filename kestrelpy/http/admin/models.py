@@ -8,7 +8,7 @@ One rule: an answer has the members of its model, no more and no less.
 
 from __future__ import annotations
 
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
@@ -235,9 +235,9 @@ class JournalState(Shape):
 
 Fleet: Any = model_of(
     FleetFacts, "Fleet",
-    slices=(list[model_of(SliceFacts, "Slice")],),  # type: ignore[misc]  # made here
-    members=(list[model_of(MemberFacts, "Member")],),  # type: ignore[misc]
-    takeovers=(list[model_of(TakeoverFacts, "Takeover")],),  # type: ignore[misc]
+    slices=(GenericAlias(list, model_of(SliceFacts, "Slice")),),
+    members=(GenericAlias(list, model_of(MemberFacts, "Member")),),
+    takeovers=(GenericAlias(list, model_of(TakeoverFacts, "Takeover")),),
 )
 
 
