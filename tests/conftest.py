@@ -18,6 +18,7 @@ from tests.support.compiled import skip_pure
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
 from tests.support.spark_classes import submit_options
 from tests.support.spark_fixture import spark  # noqa: F401  # a fixture
+from tests.support.under_way import UnderWay
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", submit_options())
 
@@ -53,6 +54,18 @@ def pytest_configure(config: pytest.Config) -> None:
         seed = os.environ.get("KESTRELPY_SOAK_SEED") or str(random.randrange(SEED_MAX))
         # The processes that xdist starts inherit it.
         os.environ["KESTRELPY_SOAK_SEED"] = config.option.hypothesis_seed = seed
+    if config.getoption("numprocesses", 0):  # None in a process that xdist starts
+        config.pluginmanager.register(UnderWay(_write_line(config)))
+
+
+def _write_line(config: pytest.Config) -> Callable[[str], None]:
+    def write(line: str) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        assert isinstance(reporter, pytest.TerminalReporter)
+        reporter.ensure_newline()
+        reporter.write_line(line, flush=True)
+
+    return write
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
