@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from kestrelpy.compiled import IS_COMPILED
@@ -23,7 +23,9 @@ from tests.support.under_way import UnderWay
 os.environ.setdefault("SPARK_SUBMIT_OPTS", submit_options())
 
 # Machines are noisy: no test fails because it was slow.
-settings.register_profile("search", deadline=None, print_blob=True)
+settings.register_profile(
+    "search", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("house", settings.get_profile("search"), derandomize=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelpy.config import kinds
@@ -155,7 +155,6 @@ def without_contradictions(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-@settings(deadline=None)
 @given(st.fixed_dictionaries({}, optional=VALUES), st.randoms())
 def test_the_stored_form_has_the_declared_meaning_and_is_canonical(
     values: Any, random: Any
@@ -188,7 +187,6 @@ def test_a_default_that_is_declared_is_not_the_same_as_none_declared() -> None:
     assert as_toml(read('lease = "30m"')) == b'lease = "30m"\n'
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS) | st.text("abc._ \n", max_size=5), JUNK, max_size=4))
 def test_any_table_is_a_declaration_or_is_refused(table: dict[str, object]) -> None:
     text = "".join(f"{toml(key)} = {toml(value)}\n" for key, value in table.items())
@@ -198,7 +196,6 @@ def test_any_table_is_a_declaration_or_is_refused(table: dict[str, object]) -> N
         assert all(each.startswith("declaration") for each in refusal.problems)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_declaration_or_are_refused(data: bytes) -> None:
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kestrelpy.config.mistakes import ConfigError
@@ -15,9 +15,6 @@ from kestrelpy.config.settings import Config
 from tests.unit.config import files
 
 KEYS = sorted(files.KEYS)
-
-# The machine may be busy, and the first use of text builds a table of all characters.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 JUNK = st.recursive(
     st.one_of(
@@ -62,7 +59,7 @@ def loads_or_tells(
         assert "pydantic" not in str(refusal)
 
 
-@settings(unhurried, max_examples=300)
+@settings(max_examples=300)
 @given(st.dictionaries(st.tuples(SECTIONS, st.sampled_from(KEYS)), JUNK, max_size=4))
 def test_known_keys_with_any_values_raise_nothing_but_a_config_error(
     tmp_path_factory: pytest.TempPathFactory, junk: dict[tuple[str, tuple[str, str]], object]
@@ -81,7 +78,6 @@ def test_known_keys_with_any_values_raise_nothing_but_a_config_error(
     loads_or_tells(path, {}, {})
 
 
-@unhurried
 @given(st.binary() | st.text().map(lambda text: text.encode(errors="surrogatepass")))
 def test_any_bytes_as_a_file_raise_nothing_but_a_config_error(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
@@ -95,7 +91,6 @@ def test_any_bytes_as_a_file_raise_nothing_but_a_config_error(
 NAMES = st.sampled_from([f"{section}_{key}".upper() for section, key in KEYS]) | st.text()
 
 
-@unhurried
 @given(st.dictionaries(NAMES, st.text(), max_size=3))
 def test_any_environment_raises_nothing_but_a_config_error(environ: dict[str, str]) -> None:
     loads_or_tells(None, {f"KESTRELPY_{name}": text for name, text in environ.items()}, {})
@@ -104,7 +99,6 @@ def test_any_environment_raises_nothing_but_a_config_error(environ: dict[str, st
 PLACES = st.sampled_from(KEYS) | st.tuples(st.text(), st.text())
 
 
-@unhurried
 @given(st.dictionaries(PLACES, JUNK | st.text() | st.builds(object) | st.none(), max_size=3))
 def test_any_flags_raise_nothing_but_a_config_error(flags: dict[tuple[str, str], object]) -> None:
     loads_or_tells(None, {}, flags)

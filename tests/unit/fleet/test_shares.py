@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.engine import Member, Owner, Seat
@@ -105,7 +105,6 @@ def test_who_released_a_slice_or_moves_data_in_owns_nothing() -> None:
     st.lists(st.tuples(st.sampled_from(["come", "die", "drain"]), st.sampled_from([A, B, C, D])),
              max_size=12),
 )  # fmt: skip
-@settings(deadline=None)
 def test_whatever_happened_the_shares_even_out_and_then_nothing_moves(
     slices: int, events: list[tuple[str, Member]]
 ) -> None:

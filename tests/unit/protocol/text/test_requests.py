@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.server_harness import ServerHarness
@@ -33,7 +33,6 @@ def server(open_reads: int) -> ServerHarness:
     return made
 
 
-@settings(deadline=None)
 @given(REQUESTS, st.sampled_from((1, 3)))
 def test_each_request_has_one_answer_and_pipelined_ones_have_the_same(
     requests: list[bytes], open_reads: int
@@ -53,7 +52,6 @@ def test_each_request_has_one_answer_and_pipelined_ones_have_the_same(
     assert pipelined.client("a").take() == b"".join(answers)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=8))
 def test_no_bytes_break_the_server(chunks: list[bytes]) -> None:
     made = server(1)
