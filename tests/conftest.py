@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler.loadfile import LoadFileScheduling
 
 from kestrelpy.compiled import IS_COMPILED
 from tests.support import long_tests
 from tests.support.compiled import skip_pure
+from tests.support.files_together import FilesTogether
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
 from tests.support.spark_classes import submit_options
 from tests.support.spark_fixture import spark  # noqa: F401  # a fixture
@@ -88,18 +88,9 @@ def _rank(item: pytest.Item) -> int:
     return len(FIRST)
 
 
-class FilesTogether(LoadFileScheduling):
-    """A file is run by one process, so that what its tests share is made once."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        """Return what is run by one process: the file of this test, or a group of TOGETHER."""
-        scope: str = super()._split_scope(nodeid)
-        return next((group[0] for group in TOGETHER if scope.startswith(group)), scope)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FilesTogether:
-    return FilesTogether(config, log)
+    return FilesTogether(config, log, TOGETHER)
 
 
 @pytest.fixture

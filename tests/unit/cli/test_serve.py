@@ -23,6 +23,8 @@ def own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The signals, the log and the collector are as before afterwards."""
     signals = {each: signal.getsignal(each) for each in signal.valid_signals()}
     monkeypatch.setattr(serve_module, "_log_as_it_says", lambda config: None)
+    # The process goes on after this `serve`: nothing may end it five seconds later.
+    monkeypatch.setattr(serve_module, "_end_in_any_case", lambda: None)
     yield
     for number, handler in signals.items():
         if number not in (signal.SIGKILL, signal.SIGSTOP):

@@ -75,7 +75,7 @@ MISTAKES: list[Mistake] = [
     (POST, f"{ITEMS}?expires=-1", "x", {}, "expires"),
     (POST, f"{ITEMS}?delay=5s&delay=6s", "x", {}, "delay is in the URL more than once"),
     (POST, f"{ITEMS}?delay=5s&at=1", "x", {}, "contradict"),
-    (POST, f"{ITEMS}?at=1e9", "x", {}, "at is 1e9: unix seconds are allowed"),
+    (POST, f"{ITEMS}?at=1e9", "x", {}, 'at is "1e9": unix seconds are allowed'),
     *((POST, f"{ITEMS}?at={bad}", "x", {}, "at is") for bad in (
         "nan", "inf", "1_0", "+5", "%205", "1e9", "-1", "%D9%A1", "1.", ".5", "9" * 17)),
     *((POST, f"{ITEMS}?flags={bad}", "x", {}, "flags is") for bad in (

@@ -10,7 +10,7 @@ import pytest
 from kestrelpy.http.page.route import POLICY, page_files
 from tests.support.http_client import web
 
-BYTES_MAX = 150 << 10
+BYTES_MAX = 160 << 10
 # Code that turns text into markup or into code.
 REFUSED = re.compile(
     rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|"
