@@ -597,7 +597,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.engine_files.EngineHandle journal.engine.engine_files.EngineLock
         journal.engine.engine.Engine journal.engine.engine.EngineMoment
         journal.engine.engines.NeedsExtra journal.engine.one_moment.NothingToRead
-        journal.engine.one_moment.OneMoment
+        journal.engine.one_moment.OneMoment journal.engine.commits_nothing.CommitsNothing
         journal.engine.facts.Facts journal.engine.facts.Replica journal.engine.facts.Made
         journal.engine.object_store.bucket.ObjectBucket journal.engine.object_store.bucket.Found
         journal.engine.object_store.bucket.ListedObject journal.engine.object_store.s3.S3Bucket

@@ -7,57 +7,24 @@ is over.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import NoReturn
 
 from journal.engine.address import SLICE
-from journal.engine.engine import (
-    Claim,
-    EngineAway,
-    FileFacts,
-    Layout,
-    Member,
-    Op,
-    Owner,
-    Piece,
-    Seat,
-    Takeover,
-)
+from journal.engine.commits_nothing import CommitsNothing
+from journal.engine.engine import Claim, EngineAway, FileFacts, Layout, Owner, Piece, Seat, Takeover
 from journal.engine.object_store.bucket import ObjectBucket
 from journal.engine.object_store.made_store import layout_of
 from journal.engine.object_store.object_store_engine import ObjectStoreEngine
 
 
-class ObjectStoreMoment:
+class ObjectStoreMoment(CommitsNothing):
     """`Engine` on one moment of a bucket: each slice is read when it is first asked for."""
 
     def __init__(self, bucket: ObjectBucket) -> None:
+        super().__init__(bucket.name)
         self._engine = ObjectStoreEngine(bucket)
-
-    def claim(
-        self, number: int, member: Member, seen: int, seq: int | None = None
-    ) -> Claim:
-        self._refuse()
-
-    def commit(self, at: Claim, ops: Sequence[Op]) -> None:
-        self._refuse()
-
-    def release(self, at: Claim) -> None:
-        self._refuse()
-
-    def note(
-        self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
-    ) -> None:
-        self._refuse()
-
-    def note_takeover(self, takeover: Takeover) -> None:
-        self._refuse()
 
     def takeovers(self) -> list[Takeover]:
         return self._engine.takeovers()
-
-    def agree(self, layout: Layout) -> Layout:
-        self._refuse()
 
     def layout(self) -> Layout:
         found = layout_of(self._engine.bucket)
@@ -89,9 +56,6 @@ class ObjectStoreMoment:
 
     def close(self) -> None:
         self._engine.close()
-
-    def _refuse(self) -> NoReturn:
-        raise OSError(errno.EROFS, "it is read as of one moment, and not written to")
 
 
 def _over(error: EngineAway) -> OSError:

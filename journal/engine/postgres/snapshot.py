@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import psycopg
 
 from journal.engine.address import name_of
-from journal.engine.engine import Claim, FileFacts, Layout, Member, Op, Owner, Piece, Seat, Takeover
+from journal.engine.commits_nothing import CommitsNothing
+from journal.engine.engine import Claim, FileFacts, Layout, Owner, Piece, Seat, Takeover
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
 from journal.engine.postgres.postgres_engine import (
@@ -31,12 +31,12 @@ from journal.engine.postgres.settings import refuse_other_tables
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class PostgresSnapshot:
+class PostgresSnapshot(CommitsNothing):
     """`Engine` on one moment of a PostgreSQL. For any thread."""
 
     def __init__(self, conninfo: str) -> None:
         """Begin the moment; raise OSError."""
-        self._name = name_of(conninfo)
+        super().__init__(name_of(conninfo))
         self._lock = threading.Lock()
         try:
             self._connection = connect(conninfo)
@@ -46,29 +46,9 @@ class PostgresSnapshot:
         except psycopg.Error as error:
             raise self._lost(error) from None
 
-    def claim(self, number: int, member: Member, seen: int) -> Claim:
-        self._refuse()
-
-    def commit(self, at: Claim, ops: Sequence[Op]) -> None:
-        self._refuse()
-
-    def release(self, at: Claim) -> None:
-        self._refuse()
-
-    def note(
-        self, member: Member, takeover_s: float, waits: Sequence[int] | None = None
-    ) -> None:
-        self._refuse()
-
-    def note_takeover(self, takeover: Takeover) -> None:
-        self._refuse()
-
     def takeovers(self) -> list[Takeover]:
         with self._raising() as connection:
             return takeovers_of(connection)
-
-    def agree(self, layout: Layout) -> Layout:
-        self._refuse()
 
     def layout(self) -> Layout:
         with self._raising() as connection:
@@ -110,6 +90,3 @@ class PostgresSnapshot:
     def _lost(self, error: psycopg.Error) -> OSError:
         """No EngineAway: another attempt would see another moment."""
         return OSError(errno.ENOTCONN, reason(error), self._name)
-
-    def _refuse(self) -> NoReturn:
-        raise OSError(errno.EROFS, "it is read as of one moment, and not written to", self._name)
