@@ -27,9 +27,9 @@ from pymemcache.exceptions import (
 from kestrelpy.examples import fresh
 
 QUEUE = "renewing.films"
-LEASE_SECONDS = 4
-SHIFT_SECONDS = 5.0
-PARTS = 14
+LEASE_SECONDS = 10
+SHIFT_SECONDS = 8.0
+PARTS = 24
 PART_SECONDS = 0.5
 KILLED_AFTER_PART = 1
 

@@ -30,8 +30,8 @@ SEEN = {
     "lock": r"falls asleep with the lock, token (\d+).*refused, \1 is too old.*"
     r"60 rounds, 1 refused, counted to 59$",
     "observer": r"300 orders were done before .* killed 4 times, and its turnover of \d+ is right$",
-    "renewing": r"ben takes film-1, 0 of 14.*killed \(kill -9\) and started again.*ben puts it "
-    r"off.*ann takes film-1, [1-9] of 14.*renews.*and the lease was never lost$",
+    "renewing": r"ben takes film-1, 0 of 24.*killed \(kill -9\) and started again.*ben puts it "
+    r"off.*ann takes film-1, [1-9]\d* of 24.*renews.*and the lease was never lost$",
     "reservation": r"8 handlers were killed.*\d+ commands sent, 40 .* each handled once$",
     "saga": r"9 trips are booked in all three steps, 3 in none; nothing is half done$",
     "webhook": r"shop: was delivered, and the deliverer dies.*slow: close.*delivered: 3, and the "
